@@ -1,0 +1,12 @@
+# Debian's own packages, one imported target each; tools/setup installs them.
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(libbpf REQUIRED IMPORTED_TARGET libbpf>=1.1)
+pkg_check_modules(libseccomp REQUIRED IMPORTED_TARGET libseccomp>=2.5)
+pkg_check_modules(liburing REQUIRED IMPORTED_TARGET liburing>=2.3)
+pkg_check_modules(libcurl REQUIRED IMPORTED_TARGET libcurl)
+find_package(Boost 1.74 REQUIRED COMPONENTS program_options)
+find_package(spdlog REQUIRED)
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_program(BPF_CLANG NAMES clang-19 clang REQUIRED)
+find_program(BPFTOOL NAMES bpftool PATHS /usr/sbin /sbin REQUIRED)

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/* What a guard reads about a cage. Shared by the kernel programs and the keeper; zero is the strictest value. */
+#ifndef PINFOLD_POLICY_H
+#define PINFOLD_POLICY_H
+
+#include <linux/types.h>
+
+/* The port on which agents listen for each other (A2A); closed inside every cage, at any address. */
+#define PINFOLD_AGENT_PORT 7387
+
+/* A mode, as the kernel sees it. What nobody wrote is PINFOLD_DENY_ALL. Uncaged sessions have no cgroup of ours. */
+enum pinfold_mode {
+	PINFOLD_DENY_ALL = 0, /* no policy was written: nothing may be sent, no socket may be made */
+	PINFOLD_CAGED = 1, /* everything but the agents' port and what is never a lawful destination */
+	PINFOLD_SEALED = 2, /* the internet and nothing local */
+};
+
+/* The value of the cgroup storage that all guards of a cage share. Updated as a whole (atomic for a reader). */
+struct pinfold_policy {
+	__u64 cage; /* the cage's id, copied into each denial */
+	__u32 mode; /* enum pinfold_mode */
+	__u32 reserved; /* zero */
+};
+
+#ifdef __cplusplus
+static_assert(sizeof(pinfold_policy) == 16, "the kernel's and the keeper's layout are one");
+#else
+_Static_assert(sizeof(struct pinfold_policy) == 16, "the kernel's and the keeper's layout are one");
+#endif
+
+#endif

@@ -1,0 +1,37 @@
+// A cage's network namespace: lo and a tun, no other link and no route to anything (reference: held-SYN relay).
+#pragma once
+
+#include "base/unique_fd.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+
+namespace pinfold {
+
+struct cage_network {
+    unique_fd space;    // the namespace; it belongs to the initial user namespace, so root inside has no power over it
+    unique_fd tun;      // for the relay
+    unique_fd listener; // for the relay: where sk_lookup steers every outgoing TCP connection
+};
+
+// The steering programs (sk_lookup, the SYN program), loaded once and pinned below `pins`.
+class steering {
+public:
+    explicit steering(const std::filesystem::path& pins);
+    steering(steering&&) noexcept;
+    ~steering();
+
+    // A new namespace, ready for a cage: addresses, routes, rules, sysctls, programs attached and pinned below
+    // cages/<cage>/. The calling thread's own namespace is the same afterwards. Throws std::system_error.
+    cage_network make(std::uint64_t cage);
+
+    // Unpins the links of a cage.
+    void release(std::uint64_t cage);
+
+private:
+    struct parts;
+    std::unique_ptr<parts> parts_;
+};
+
+} // namespace pinfold

@@ -1,0 +1,151 @@
+#include "ring/uring.hpp"
+
+#include <cassert>
+
+namespace pinfold {
+
+namespace {
+
+constexpr unsigned completions_per_entry = 16;
+
+__kernel_timespec to_timespec(std::chrono::nanoseconds duration) {
+    const auto seconds = std::chrono::floor<std::chrono::seconds>(duration);
+    return {.tv_sec = seconds.count(), .tv_nsec = (duration - seconds).count()};
+}
+
+// A receive and the time-out linked behind it: two completions, and the caller goes on after the second.
+class timed_receive final : public completion {
+public:
+    timed_receive(uring& ring, int fd, std::span<std::byte> into, std::chrono::nanoseconds limit)
+        : ring_(ring), fd_(fd), into_(into), limit_(to_timespec(limit)), timeout_(*this) {}
+
+    [[nodiscard]] bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<> caller) {
+        caller_ = caller;
+        if (io_uring_sq_space_left(&ring_.raw()) < 2) io_uring_submit(&ring_.raw()); // a link must not be cut
+        io_uring_sqe& receiving = ring_.prepare(*this);
+        io_uring_prep_recv(&receiving, fd_, into_.data(), into_.size(), 0);
+        receiving.flags |= IOSQE_IO_LINK;
+        io_uring_prep_link_timeout(&ring_.prepare(timeout_), &limit_, 0);
+    }
+    [[nodiscard]] int await_resume() const noexcept { return result_ == -ECANCELED && expired_ ? -ETIMEDOUT : result_; }
+
+    void complete(int result, unsigned) noexcept override {
+        result_ = result;
+        finish_one();
+    }
+
+private:
+    struct timeout final : completion {
+        explicit timeout(timed_receive& whole) : whole_(whole) {}
+        void complete(int result, unsigned) noexcept override {
+            whole_.expired_ = result == -ETIME;
+            whole_.finish_one();
+        }
+        timed_receive& whole_;
+    };
+
+    void finish_one() noexcept {
+        if (--left_ == 0) caller_.resume();
+    }
+
+    uring& ring_;
+    int fd_;
+    std::span<std::byte> into_;
+    __kernel_timespec limit_;
+    timeout timeout_;
+    std::coroutine_handle<> caller_;
+    int result_ = 0;
+    int left_ = 2;
+    bool expired_ = false;
+};
+
+} // namespace
+
+task_group::~task_group() {
+    assert(running_ == 0 && "a task outlived its group");
+}
+
+uring::uring(unsigned entries) {
+    io_uring_params parameters{};
+    parameters.flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_CQSIZE;
+    parameters.cq_entries = entries * completions_per_entry;
+    check_negative(io_uring_queue_init_params(entries, &ring_, &parameters),
+                   "set up an io_uring with {} entries (kernel 6.1 or later; see kernel.io_uring_disabled)", entries);
+}
+
+uring::~uring() {
+    io_uring_queue_exit(&ring_);
+}
+
+io_uring_sqe& uring::prepare(completion& receiver) {
+    io_uring_sqe& sqe = prepare_unwatched();
+    io_uring_sqe_set_data(&sqe, &receiver);
+    ++in_flight_;
+    return sqe;
+}
+
+io_uring_sqe& uring::prepare_unwatched() {
+    io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
+    while (sqe == nullptr) {
+        check_negative(io_uring_submit(&ring_), "submit to the io_uring");
+        sqe = io_uring_get_sqe(&ring_);
+    }
+    // The prep functions of liburing keep user_data, so it can be set before them.
+    io_uring_sqe_set_data(sqe, nullptr);
+    return *sqe;
+}
+
+void uring::run() {
+    while (!stopped_) run_once(true);
+}
+
+void uring::run_once(bool wait) {
+    const int submitted = io_uring_submit_and_wait(&ring_, wait ? 1 : 0);
+    if (submitted < 0 && submitted != -EINTR && submitted != -EAGAIN && submitted != -EBUSY && submitted != -ETIME)
+        fail_errno(-submitted, "wait for completions of the io_uring");
+    if (!wait) io_uring_get_events(&ring_);
+    io_uring_cqe* cqe = nullptr;
+    while (!stopped_ && io_uring_peek_cqe(&ring_, &cqe) == 0) {
+        auto* receiver = static_cast<completion*>(io_uring_cqe_get_data(cqe));
+        const int result = cqe->res;
+        const unsigned flags = cqe->flags;
+        io_uring_cqe_seen(&ring_, cqe); // before the receiver runs: it may fill the ring again
+        if (receiver == nullptr) continue;
+        if ((flags & IORING_CQE_F_MORE) == 0) --in_flight_;
+        receiver->complete(result, flags);
+    }
+}
+
+void uring::cancel(int fd) {
+    io_uring_prep_cancel_fd(&prepare_unwatched(), fd, IORING_ASYNC_CANCEL_ALL);
+}
+
+task<int> sleep_for(uring& ring, std::chrono::nanoseconds duration) {
+    __kernel_timespec limit = to_timespec(duration);
+    co_return co_await operation(ring, [&](io_uring_sqe& sqe) { io_uring_prep_timeout(&sqe, &limit, 0, 0); });
+}
+
+task<int> send_all(uring& ring, int fd, std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+        const int sent = co_await send(ring, fd, bytes);
+        if (sent < 0) co_return sent;
+        bytes = bytes.subspan(static_cast<std::size_t>(sent));
+    }
+    co_return 0;
+}
+
+task<int> write_all(uring& ring, int fd, std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+        const int written = co_await write_some(ring, fd, bytes);
+        if (written < 0) co_return written;
+        bytes = bytes.subspan(static_cast<std::size_t>(written));
+    }
+    co_return 0;
+}
+
+task<int> receive_within(uring& ring, int fd, std::span<std::byte> into, std::chrono::nanoseconds limit) {
+    co_return co_await timed_receive(ring, fd, into, limit);
+}
+
+} // namespace pinfold

@@ -1,0 +1,122 @@
+// One thread, one io_uring: an operation is an awaitable whose address is the user_data of its completion.
+#pragma once
+
+#include "base/error.hpp"
+#include "base/unique_fd.hpp"
+#include "ring/task.hpp"
+
+#include <chrono>
+#include <coroutine>
+#include <cstddef>
+#include <liburing.h>
+#include <span>
+#include <sys/socket.h>
+
+namespace pinfold {
+
+// Whoever waits for completions. A multishot receiver gets several calls; IORING_CQE_F_MORE says that more will come.
+class completion {
+public:
+    virtual void complete(int result, unsigned flags) noexcept = 0;
+
+protected:
+    ~completion() = default;
+};
+
+class uring {
+public:
+    // `entries` is the size of the submission queue; the completion queue is 16 times as long. Throws std::system_error.
+    explicit uring(unsigned entries = 1024);
+    uring(const uring&) = delete;
+    uring& operator=(const uring&) = delete;
+    ~uring();
+
+    // A submission entry whose completion goes to `receiver`; never null: a full queue is submitted first.
+    [[nodiscard]] io_uring_sqe& prepare(completion& receiver);
+    // The same for an operation whose completion nobody waits for (a cancel, a close).
+    [[nodiscard]] io_uring_sqe& prepare_unwatched();
+
+    // Submits, waits and hands completions out until stop(). run_once() handles one batch; `wait` = block for it.
+    void run();
+    void run_once(bool wait);
+    void stop() noexcept { stopped_ = true; }
+    [[nodiscard]] bool stopped() const noexcept { return stopped_; }
+
+    // Ends every operation in flight on this fd with ECANCELED.
+    void cancel(int fd);
+    // Operations whose completion has not come yet (a multishot one counts until its last).
+    [[nodiscard]] std::size_t in_flight() const noexcept { return in_flight_; }
+
+    [[nodiscard]] io_uring& raw() noexcept { return ring_; }
+
+private:
+    io_uring ring_{};
+    std::size_t in_flight_ = 0;
+    bool stopped_ = false;
+};
+
+// An awaitable single-shot operation; its value is the result or -errno.
+template <typename Prepare>
+class [[nodiscard]] operation final : public completion {
+public:
+    operation(uring& ring, Prepare prepare) : ring_(ring), prepare_(std::move(prepare)) {}
+    operation(const operation&) = delete;
+    operation& operator=(const operation&) = delete;
+    ~operation() = default;
+
+    [[nodiscard]] bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<> caller) {
+        caller_ = caller;
+        prepare_(ring_.prepare(*this));
+    }
+    [[nodiscard]] int await_resume() const noexcept { return result_; }
+
+    void complete(int result, unsigned) noexcept override {
+        result_ = result;
+        caller_.resume();
+    }
+
+private:
+    uring& ring_;
+    Prepare prepare_;
+    std::coroutine_handle<> caller_;
+    int result_ = 0;
+};
+
+// Each of these is awaited: `int result = co_await receive(…)`. Buffers must live until then.
+inline auto receive(uring& ring, int fd, std::span<std::byte> into, int flags = 0) {
+    return operation(ring, [=](io_uring_sqe& sqe) { io_uring_prep_recv(&sqe, fd, into.data(), into.size(), flags); });
+}
+inline auto send(uring& ring, int fd, std::span<const std::byte> from, int flags = MSG_NOSIGNAL) {
+    return operation(ring, [=](io_uring_sqe& sqe) { io_uring_prep_send(&sqe, fd, from.data(), from.size(), flags); });
+}
+// For pipes, ptys and files.
+inline auto read_some(uring& ring, int fd, std::span<std::byte> into) {
+    return operation(ring, [=](io_uring_sqe& sqe) {
+        io_uring_prep_read(&sqe, fd, into.data(), static_cast<unsigned>(into.size()), static_cast<__u64>(-1));
+    });
+}
+inline auto write_some(uring& ring, int fd, std::span<const std::byte> from) {
+    return operation(ring, [=](io_uring_sqe& sqe) {
+        io_uring_prep_write(&sqe, fd, from.data(), static_cast<unsigned>(from.size()), static_cast<__u64>(-1));
+    });
+}
+inline auto accept(uring& ring, int fd, int flags = SOCK_CLOEXEC) {
+    return operation(ring, [=](io_uring_sqe& sqe) { io_uring_prep_accept(&sqe, fd, nullptr, nullptr, flags); });
+}
+inline auto connect(uring& ring, int fd, const sockaddr* to, socklen_t size) {
+    return operation(ring, [=](io_uring_sqe& sqe) { io_uring_prep_connect(&sqe, fd, to, size); });
+}
+// The events that came, as poll(2) names them.
+inline auto poll_once(uring& ring, int fd, unsigned events) {
+    return operation(ring, [=](io_uring_sqe& sqe) { io_uring_prep_poll_add(&sqe, fd, events); });
+}
+// -ETIME when the time is over, -ECANCELED when it was cancelled.
+task<int> sleep_for(uring& ring, std::chrono::nanoseconds duration);
+// All of it, or -errno of the send or write that failed.
+task<int> send_all(uring& ring, int fd, std::span<const std::byte> bytes);
+task<int> write_all(uring& ring, int fd, std::span<const std::byte> bytes);
+// Like receive, but -ETIMEDOUT when nothing came in time.
+task<int> receive_within(uring& ring, int fd, std::span<std::byte> into, std::chrono::nanoseconds limit);
+
+} // namespace pinfold
