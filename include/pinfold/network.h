@@ -18,6 +18,9 @@
 #define PINFOLD_LISTENER_PORT 60999
 
 #define PINFOLD_TUN_NAME "eth0"
+/* Asked for by TUNSETIFINDEX. It must be the same in every cage, for the steering programs are loaded once for all, and
+ * the 2 of an empty namespace is taken where sit or ipip (loaded on the machine) put a device into each new one. */
+#define PINFOLD_TUN_IFINDEX 192
 #define PINFOLD_TUN_MTU 65520
 
 #endif

@@ -10,9 +10,17 @@
 namespace pinfold {
 
 struct cage_network {
-    unique_fd space;    // the namespace; it belongs to the initial user namespace, so root inside has no power over it
+    unique_fd
+        space; // the namespace; it belongs to the initial user namespace, so root inside has no power over it
     unique_fd tun;      // for the relay
     unique_fd listener; // for the relay: where sk_lookup steers every outgoing TCP connection
+};
+
+// A network that no cage has yet: nothing in it depends on the cage, so it can be made ahead. Destroying it ends it.
+struct spare_network {
+    cage_network network;
+    unique_fd steer; // the link of sk_lookup
+    unique_fd syn;   // the tcx link; empty where the kernel has none (before 6.6) and a classic filter serves
 };
 
 // The steering programs (sk_lookup, the SYN program), loaded once and pinned below `pins`.
@@ -25,6 +33,10 @@ public:
     // A new namespace, ready for a cage: addresses, routes, rules, sysctls, programs attached and pinned below
     // cages/<cage>/. The calling thread's own namespace is the same afterwards. Throws std::system_error.
     cage_network make(std::uint64_t cage);
+
+    // The two halves of make(), for a keeper that makes networks while it is idle: all the time is in the first.
+    spare_network prepare();
+    cage_network make(std::uint64_t cage, spare_network ahead);
 
     // Unpins the links of a cage.
     void release(std::uint64_t cage);
