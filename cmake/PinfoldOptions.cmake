@@ -11,9 +11,11 @@ endif()
 target_compile_definitions(pinfold_options INTERFACE _GLIBCXX_ASSERTIONS)
 target_link_options(pinfold_options INTERFACE -fuse-ld=lld-19 -Wl,-z,relro,-z,now)
 if(PINFOLD_SANITIZE)
-    target_compile_options(pinfold_options INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=undefined
-        -fno-omit-frame-pointer)
-    target_link_options(pinfold_options INTERFACE -fsanitize=address,undefined)
+    # Not for static programs: the sanitizers' run time does not link statically.
+    set(dynamic "$<NOT:$<BOOL:$<TARGET_PROPERTY:PINFOLD_STATIC>>>")
+    target_compile_options(pinfold_options INTERFACE
+        "$<${dynamic}:-fsanitize=address,undefined;-fno-sanitize-recover=undefined;-fno-omit-frame-pointer>")
+    target_link_options(pinfold_options INTERFACE "$<${dynamic}:-fsanitize=address,undefined>")
 elseif(NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
     target_compile_definitions(pinfold_options INTERFACE _FORTIFY_SOURCE=3)
 endif()
@@ -43,19 +45,16 @@ function(pinfold_program name source parts)
     target_link_options(${name} PRIVATE -pie)
 endfunction()
 
-# pinfold_static(NAME SOURCE): a program that runs inside a cage, where no library of the machine can be counted on.
-function(pinfold_static name source)
-    file(GLOB found CONFIGURE_DEPENDS ${source})
+# pinfold_static(NAME PATTERN): a program that runs inside a cage, where no library of the machine can be counted on.
+function(pinfold_static name pattern)
+    file(GLOB found CONFIGURE_DEPENDS ${pattern})
     if(NOT found)
-        message(WARNING "${name}: ${source} is missing, so it is not built")
+        message(WARNING "${name}: ${pattern} is missing, so it is not built")
         return()
     endif()
-    add_executable(${name} ${source})
-    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/libexec)
+    add_executable(${name} ${found})
+    set_target_properties(${name} PROPERTIES PINFOLD_STATIC ON
+        RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/libexec)
     target_link_libraries(${name} PRIVATE pinfold_options)
     target_link_options(${name} PRIVATE -static)
-    if(PINFOLD_SANITIZE) # the sanitizers' run time does not link statically
-        target_compile_options(${name} PRIVATE -fno-sanitize=all)
-        target_link_options(${name} PRIVATE -fno-sanitize=all)
-    endif()
 endfunction()
