@@ -20,7 +20,7 @@ struct cage_network {
 struct spare_network {
     cage_network network;
     unique_fd steer; // the link of sk_lookup
-    unique_fd syn;   // the tcx link; empty where the kernel has none (before 6.6) and a classic filter serves
+    unique_fd syn;   // the tcx link; empty where a classic filter serves
 };
 
 // The steering programs (sk_lookup, the SYN program), loaded once and pinned below `pins`.
