@@ -1,5 +1,6 @@
 #include "ring/uring.hpp"
 
+#include <algorithm>
 #include <cassert>
 
 namespace pinfold {
@@ -88,8 +89,10 @@ io_uring_sqe& uring::prepare(completion& receiver) {
 io_uring_sqe& uring::prepare_unwatched() {
     io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
     while (sqe == nullptr) {
-        check_negative(io_uring_submit(&ring_), "submit to the io_uring");
+        submit(false);
         sqe = io_uring_get_sqe(&ring_);
+        // Kernels before 6.2 refuse submissions (EBUSY) while completions overflow: make room, hand them out later.
+        for (arrival next{}; sqe == nullptr && take(next);) put_off_.push_back(next);
     }
     // The prep functions of liburing keep user_data, so it can be set before them.
     io_uring_sqe_set_data(sqe, nullptr);
@@ -101,24 +104,62 @@ void uring::run() {
 }
 
 void uring::run_once(bool wait) {
-    const int submitted = io_uring_submit_and_wait(&ring_, wait ? 1 : 0);
-    if (submitted < 0 && submitted != -EINTR && submitted != -EAGAIN && submitted != -EBUSY && submitted != -ETIME)
-        fail_errno(-submitted, "wait for completions of the io_uring");
-    if (!wait) io_uring_get_events(&ring_);
+    submit(wait && deferred_.empty() && put_off_.empty());
+    std::vector<arrival> earlier;
+    earlier.swap(put_off_);
+    for (const arrival& each : earlier) each.receiver->complete(each.result, each.flags);
+    for (arrival next{}; take(next);) next.receiver->complete(next.result, next.flags);
+    run_deferred();
+}
+
+void uring::submit(bool wait) {
+    const int result = wait ? io_uring_submit_and_wait(&ring_, 1) : io_uring_submit_and_get_events(&ring_);
+    if (result < 0 && result != -EINTR && result != -EAGAIN && result != -EBUSY && result != -ETIME)
+        fail_errno(-result, "wait for completions of the io_uring");
+}
+
+bool uring::take(arrival& next) noexcept {
     io_uring_cqe* cqe = nullptr;
-    while (!stopped_ && io_uring_peek_cqe(&ring_, &cqe) == 0) {
-        auto* receiver = static_cast<completion*>(io_uring_cqe_get_data(cqe));
-        const int result = cqe->res;
-        const unsigned flags = cqe->flags;
+    while (io_uring_peek_cqe(&ring_, &cqe) == 0) {
+        next = {static_cast<completion*>(io_uring_cqe_get_data(cqe)), cqe->res, cqe->flags};
         io_uring_cqe_seen(&ring_, cqe); // before the receiver runs: it may fill the ring again
-        if (receiver == nullptr) continue;
-        if ((flags & IORING_CQE_F_MORE) == 0) --in_flight_;
-        receiver->complete(result, flags);
+        if (next.receiver == nullptr) continue;
+        if ((next.flags & IORING_CQE_F_MORE) == 0) --in_flight_;
+        return true;
     }
+    return false;
+}
+
+void uring::run_deferred() noexcept {
+    running_.swap(deferred_);
+    for (std::size_t i = 0; i < running_.size(); ++i) {
+        deferred* work = running_[i];
+        if (work == nullptr) continue; // forgotten meanwhile
+        work->queued_ = false;
+        work->run();
+    }
+    running_.clear();
+}
+
+void uring::defer(deferred& work) {
+    if (work.queued_) return;
+    deferred_.push_back(&work);
+    work.queued_ = true;
+}
+
+void uring::forget(deferred& work) noexcept {
+    std::ranges::replace(deferred_, &work, nullptr);
+    std::ranges::replace(running_, &work, nullptr);
+    std::erase(deferred_, nullptr);
+    work.queued_ = false;
 }
 
 void uring::cancel(int fd) {
     io_uring_prep_cancel_fd(&prepare_unwatched(), fd, IORING_ASYNC_CANCEL_ALL);
+}
+
+void uring::cancel(completion& receiver) {
+    io_uring_prep_cancel(&prepare_unwatched(), &receiver, 0);
 }
 
 task<int> sleep_for(uring& ring, std::chrono::nanoseconds duration) {

@@ -11,6 +11,7 @@
 #include <liburing.h>
 #include <span>
 #include <sys/socket.h>
+#include <vector>
 
 namespace pinfold {
 
@@ -21,6 +22,20 @@ public:
 
 protected:
     ~completion() = default;
+};
+
+// Work for the moment when the completions at hand have been handed out. Who defers itself again from run() goes on after
+// the next batch, and the ring does not wait until then: so a long piece of work is done in turns.
+class deferred {
+public:
+    virtual void run() noexcept = 0;
+
+protected:
+    ~deferred() = default;
+
+private:
+    friend class uring;
+    bool queued_ = false;
 };
 
 class uring {
@@ -36,21 +51,39 @@ public:
     // The same for an operation whose completion nobody waits for (a cancel, a close).
     [[nodiscard]] io_uring_sqe& prepare_unwatched();
 
-    // Submits, waits and hands completions out until stop(). run_once() handles one batch; `wait` = block for it.
+    // Submits, waits and hands completions out until stop(). run_once() handles one batch; `wait` = block for it. After
+    // stop() it still does, for whoever has to see the end of what it cancelled.
     void run();
     void run_once(bool wait);
     void stop() noexcept { stopped_ = true; }
     [[nodiscard]] bool stopped() const noexcept { return stopped_; }
 
-    // Ends every operation in flight on this fd with ECANCELED.
+    void defer(deferred& work);
+    void forget(deferred& work) noexcept; // before its end, if it may still be queued
+
+    // Ends every operation in flight on this fd with ECANCELED (looks at all operations of the ring).
     void cancel(int fd);
+    // Ends the one operation that reports to this receiver, found by its hash: for whoever has thousands.
+    void cancel(completion& receiver);
     // Operations whose completion has not come yet (a multishot one counts until its last).
     [[nodiscard]] std::size_t in_flight() const noexcept { return in_flight_; }
 
     [[nodiscard]] io_uring& raw() noexcept { return ring_; }
 
 private:
+    struct arrival {
+        completion* receiver;
+        int result;
+        unsigned flags;
+    };
+
+    void submit(bool wait);
+    bool take(arrival& next) noexcept;
+    void run_deferred() noexcept;
+
     io_uring ring_{};
+    std::vector<arrival> put_off_; // taken from a full ring in the middle of a batch
+    std::vector<deferred*> deferred_, running_;
     std::size_t in_flight_ = 0;
     bool stopped_ = false;
 };

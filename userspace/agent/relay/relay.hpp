@@ -42,6 +42,14 @@ struct relay_cage {
     std::vector<std::string> resolvers; // of the machine, numeric, port 53: where 192.0.0.1:53 leads; none when sealed
 };
 
+// A TCP port of 192.0.0.1 that the agent answers itself. Nobody dials it anywhere.
+struct gateway_service {
+    std::uint16_t port = 0;
+    bool for_sealed = false; // else sealed cages are refused
+    // A connection of that cage: blocking, close-on-exec, TCP_NODELAY. It counts against the cage no longer.
+    std::function<void(std::uint64_t cage, unique_fd connection)> accepted;
+};
+
 struct relay_figures {
     std::uint64_t tcp_flows = 0, pending = 0, udp_flows = 0;        // now
     std::uint64_t opened = 0, refused = 0, failed = 0, dropped = 0; // since the start
@@ -56,6 +64,7 @@ public:
     void add(relay_cage cage);          // served from here on
     void remove(std::uint64_t cage);    // its flows are reset, its fds closed
     [[nodiscard]] relay_figures figures(std::uint64_t cage) const;
+    void offer(gateway_service service); // to the SYNs from here on
 
 private:
     struct parts;

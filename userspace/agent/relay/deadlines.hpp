@@ -1,0 +1,49 @@
+// What the relay has to end or to look at later; one timer for all of it, and none while there is nothing.
+#pragma once
+
+#include "ring/alarm.hpp"
+
+#include <chrono>
+#include <map>
+#include <optional>
+
+namespace pinfold {
+
+class deadlines;
+using steady = std::chrono::steady_clock;
+
+class timed {
+public:
+    // The moment has come. Returns the next one, or nothing; then it may be gone.
+    virtual std::optional<steady::time_point> due(steady::time_point now) noexcept = 0;
+
+protected:
+    timed() = default;
+    timed(const timed&) = delete;
+    timed& operator=(const timed&) = delete;
+    ~timed();
+
+private:
+    friend class deadlines;
+    deadlines* list_ = nullptr; // where it stands, if it does
+    std::multimap<steady::time_point, timed*>::iterator place_;
+};
+
+class deadlines {
+public:
+    explicit deadlines(uring& ring) : alarm_(ring, [this] { ring_out(); }) {}
+
+    void set(timed& what, steady::time_point moment); // instead of the one it had
+    void drop(timed& what) noexcept;
+    // Nothing rings any more; ended() once the ring has said so.
+    void stop() { alarm_.stop(); }
+    [[nodiscard]] bool ended() const noexcept { return !alarm_.armed(); }
+
+private:
+    void ring_out();
+
+    std::multimap<steady::time_point, timed*> all_;
+    alarm_clock alarm_;
+};
+
+} // namespace pinfold

@@ -1,0 +1,21 @@
+// Options of the relay's sockets. A failure is a bug or an exhausted kernel, and then the socket is of no use.
+#pragma once
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+namespace pinfold {
+
+inline bool set_option(int socket, int level, int name, int value) noexcept {
+    return ::setsockopt(socket, level, name, &value, sizeof value) == 0;
+}
+
+// On: close() resets the peer, also the close() that the kernel does for a process that was killed. Without it the peer
+// would read a clean end, and take what it has of an answer for the whole of it.
+inline bool set_reset_on_close(int socket, bool on) noexcept {
+    const linger value{.l_onoff = on ? 1 : 0, .l_linger = 0};
+    return ::setsockopt(socket, SOL_SOCKET, SO_LINGER, &value, sizeof value) == 0;
+}
+
+} // namespace pinfold
