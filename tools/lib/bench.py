@@ -1,0 +1,227 @@
+"""Runs the benchmarks of tests/bench and shows their figures. Started by tools/bench."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+from stage import ENVIRONMENT, TREE, DemoError, Stage, say, stop  # noqa: E402
+
+NAMES = ("start", "relay", "guard", "memory")
+IDLE_CAGES = 200
+IDLE_SECONDS = 10
+Figures = dict[str, float]
+
+
+def run_json(command: list[str], environment: dict[str, str] = ENVIRONMENT, seconds: int = 900) -> Figures:
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=seconds)
+    if done.returncode != 0:
+        raise DemoError(f"{command[0]}: exit {done.returncode}: {done.stderr.strip() or done.stdout.strip()}")
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def staged(build: Path, work) -> Figures:
+    """Keeper and agent in a test world, and `mark` in the owner's project."""
+    stage = Stage(build)
+    try:
+        stage.up()
+        shutil.copy(build / "libexec/bench-mark", stage.project / "mark")
+        return work(stage)
+    except (DemoError, subprocess.SubprocessError, OSError) as error:
+        logs = "".join(f"\n--- {log.name}\n" + "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+                       for log in sorted(stage.home.glob("*.log")))
+        raise DemoError(f"{error}{logs}") from None
+    finally:
+        left = stage.down()
+        if left:
+            say(f"left behind, removed now: {', '.join(left)}")
+
+
+def bench_start(build: Path, runs: int) -> Figures:
+    def work(stage: Stage) -> Figures:
+        command = [f"{build}/tests/bench_start", "--keeper", f"{stage.run_dir}/keeper.sock", "--api", str(stage.api), "--cli",
+                   f"{build}/bin/pinfold", "--project", str(stage.project), "--runs", str(runs or 100)]
+        return run_json(stage.as_owner(command), stage.environment())
+    return staged(build, work)
+
+
+def bench_relay(build: Path, runs: int) -> Figures:
+    return run_json([f"{build}/tests/bench_relay"] + (["--runs", str(runs)] if runs else []))
+
+
+def bench_guard(build: Path, runs: int) -> Figures:
+    return run_json([f"{build}/tests/bench_guard"])
+
+
+# ---- memory: what an idle cage costs ----
+
+def pss_kib(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1])
+    return 0
+
+
+def switches(pid: int) -> int:
+    total = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for line in (task / "status").read_text().splitlines():
+            if "ctxt_switches" in line:
+                total += int(line.split()[1])
+    return total
+
+
+def leaf(pid: int) -> int:
+    """The daemon behind nsenter and setpriv, which exec it: the same pid, unless one of them forked."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return leaf(int(children[0])) if children else pid
+
+
+def cage_pids(stage: Stage) -> list[int]:
+    pids = []
+    for mount in [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()
+                  if line.split(" - ")[1].startswith("cgroup2 ")]:
+        for procs in (Path(mount) / stage.name).rglob("cgroup.procs"):
+            pids += [int(pid) for pid in procs.read_text().split()]
+    return pids
+
+
+def bench_memory(build: Path, runs: int) -> Figures:
+    count = runs or IDLE_CAGES
+
+    def start(stage: Stage, number: int) -> subprocess.Popen:
+        command = stage.ctl("run", "--sealed", "--dir", str(stage.project), "--name", f"idle-{number}", "--",
+                            f"{stage.project}/mark", "stay")
+        process = subprocess.Popen(command, env=stage.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stderr=subprocess.DEVNULL)
+        if len(process.stdout.read(8)) != 8:
+            raise DemoError(f"idle cage {number} did not start")
+        return process
+
+    def work(stage: Stage) -> Figures:
+        agent, keeper = leaf(stage.daemons[1].pid), leaf(stage.daemons[0].pid)
+        sessions = []
+        try:
+            sessions.append(start(stage, 0))
+            agent_one, keeper_one = pss_kib(agent), pss_kib(keeper)
+            begin = time.monotonic()
+            sessions += [start(stage, number) for number in range(1, count)]
+            seconds = time.monotonic() - begin
+            time.sleep(2)
+            before = switches(agent), switches(keeper)
+            time.sleep(IDLE_SECONDS)
+            after = switches(agent), switches(keeper)
+            inside = cage_pids(stage)
+            user = sum(pss_kib(pid) for pid in inside)
+            agent_all, keeper_all = pss_kib(agent), pss_kib(keeper)
+            return {
+                "cages": count,
+                "agent_pss_mb": round(agent_all / 1000 * 1.024, 3),
+                "agent_one_cage_pss_mb": round(agent_one / 1000 * 1.024, 3),
+                "agent_more_per_cage_kib": round((agent_all - agent_one) / max(1, count - 1), 2),
+                "keeper_pss_mb": round(keeper_all / 1000 * 1.024, 3),
+                "keeper_more_per_cage_kib": round((keeper_all - keeper_one) / max(1, count - 1), 2),
+                "cage_user_memory_kib": round(user / count, 1),
+                "cage_processes": round(len(inside) / count, 2),
+                "agent_switches_in_10_s": after[0] - before[0],
+                "keeper_switches_in_10_s": after[1] - before[1],
+                "start_each_ms": round(seconds / max(1, count - 1) * 1000, 2),
+            }
+        finally:
+            for process in sessions:
+                process.stdin.close()
+            for process in sessions:
+                try:
+                    process.wait(20)
+                except subprocess.TimeoutExpired:
+                    stop(process)
+    return staged(build, work)
+
+
+RUN = {"start": bench_start, "relay": bench_relay, "guard": bench_guard, "memory": bench_memory}
+
+
+# ---- showing ----
+
+def print_figures(name: str, figures: Figures) -> None:
+    print(f"{name}:")
+    width = max(map(len, figures))
+    for key, value in figures.items():
+        print(f"  {key.ljust(width)}  {value:g}")
+
+
+def machine_line() -> str:
+    model = next((line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
+                  if line.startswith("model name")), "unknown processor")
+    release = Path("/etc/debian_version").read_text().strip() if Path("/etc/debian_version").exists() else "?"
+    return f"{os.cpu_count()} × {model}, kernel {os.uname().release}, Debian {release}"
+
+
+def noise_line() -> str:
+    """How far one fixed piece of work differs from run to run, and the load beside it: how much to trust a figure."""
+    samples = []
+    for _ in range(30):
+        begin = time.perf_counter()
+        sum(range(400_000))
+        samples.append(time.perf_counter() - begin)
+    samples.sort()
+    return (f"one fixed computation took {samples[15] * 1000:.1f} ms (p50), {samples[-1] / samples[15]:.2f} × that at worst; "
+            f"load average {os.getloadavg()[0]:.1f} at the start")
+
+
+def write_docs(results: dict[str, Figures], noise: str) -> None:
+    """Replaces what stands between the two markers of docs/performance.md."""
+    page = TREE / "docs/performance.md"
+    text = page.read_text(encoding="utf-8")
+    begin, end = "<!-- figures: written by tools/bench --write-docs -->\n", "<!-- end of figures -->"
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    body = [f"Measured {time.strftime('%Y-%m-%d', time.gmtime())} on {machine_line()}.", f"Noise: {noise}.", ""]
+    for name, figures in results.items():
+        body += [f"### {name}", "", "| figure | value |", "|---|---|"]
+        body += [f"| {key} | {value:g} |" for key, value in figures.items()]
+        body += [""]
+    page.write_text(before + begin + "\n".join(body) + end + after, encoding="utf-8")
+    say(f"wrote {page.relative_to(TREE)}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", type=Path, required=True)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write-docs", action="store_true")
+    parser.add_argument("--runs", type=int, default=0)
+    parser.add_argument("names", nargs="*")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    noise = noise_line()
+    results = {}
+    try:
+        for name in options.names or NAMES:
+            say(f"measuring {name}")
+            results[name] = RUN[name](options.build.resolve(), options.runs)
+    except (DemoError, subprocess.SubprocessError, OSError, ValueError) as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    if options.write_docs:
+        write_docs(results, noise)
+    if options.json:
+        print(json.dumps({key: value for figures in results.values() for key, value in figures.items()}))
+    else:
+        print(machine_line())
+        print(f"noise: {noise}")
+        for name, figures in results.items():
+            print_figures(name, figures)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
