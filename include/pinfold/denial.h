@@ -24,12 +24,12 @@ enum pinfold_rule {
 	PINFOLD_RULE_SHARED = 5, /* 100.64/10: carriers and meshes */
 	PINFOLD_RULE_LINK_LOCAL = 6, /* 169.254/16, fe80::/10 */
 	PINFOLD_RULE_MULTICAST = 7, /* 224/4, ff00::/8, 255.255.255.255 */
-	PINFOLD_RULE_RESERVED = 8, /* 192.0.0/24, 198.18/15, 240/4, 100::/64, 64:ff9b:1::/48 */
-	PINFOLD_RULE_TUNNEL = 9, /* 2001::/32, 2002::/16, ::/96, ISATAP: an IPv4 address in disguise */
+	PINFOLD_RULE_RESERVED = 8, /* 192.0.0/24, 198.18/15, 240/4, 100::/64, 64:ff9b:1::/48, own ranges */
+	PINFOLD_RULE_TUNNEL = 9, /* 2001::/32, 2002::/16, ::/96, ::ffff:0:0:0/96, ISATAP: IPv4 in disguise */
 	PINFOLD_RULE_MACHINE = 10, /* an address of the machine itself */
 	PINFOLD_RULE_ROUTE = 11, /* the machine has a more specific route than its default one */
 	PINFOLD_RULE_SOCKET_KIND = 12, /* a kind of socket that no other guard sees */
-	PINFOLD_RULE_SOURCE_ROUTE = 13, /* IP options, IPv6 routing and hop-by-hop headers */
+	PINFOLD_RULE_SOURCE_ROUTE = 13, /* IP options, IPv6 extension headers, also by way of a flow label */
 	PINFOLD_RULE_LAST = PINFOLD_RULE_SOURCE_ROUTE,
 };
 

@@ -22,6 +22,21 @@ struct pinfold_policy {
 	__u32 reserved; /* zero */
 };
 
+/* What is local to the machine beyond the lists of address.h, in the tries local4 and local6: network byte order. */
+struct pinfold_prefix4 {
+	__u32 length; /* 0 to 32 */
+	__u8 address[4];
+};
+
+struct pinfold_prefix6 {
+	__u32 length; /* 0 to 128 */
+	__u8 address[16];
+};
+
+struct pinfold_local {
+	__u32 rule; /* PINFOLD_RULE_MACHINE or PINFOLD_RULE_ROUTE */
+};
+
 #ifdef __cplusplus
 static_assert(sizeof(pinfold_policy) == 16, "the kernel's and the keeper's layout are one");
 #else
