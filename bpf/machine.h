@@ -12,7 +12,7 @@
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 65536);
+	__uint(max_entries, 1 << 18);
 	__type(key, struct pinfold_prefix4);
 	__type(value, struct pinfold_local);
 } local4 SEC(".maps");
@@ -20,7 +20,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 65536);
+	__uint(max_entries, 1 << 18);
 	__type(key, struct pinfold_prefix6);
 	__type(value, struct pinfold_local);
 } local6 SEC(".maps");
