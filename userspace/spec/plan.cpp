@@ -71,11 +71,13 @@ std::vector<step> plan(const cage_spec& spec, const machine_facts& facts, const 
     for (const bind_spec& bind : spec.binds) steps.emplace_back(bind_path{bind.source, bind.target, bind.writable});
     steps.emplace_back(join_keyring{});
     steps.emplace_back(set_hostname{spec.name});
-    steps.emplace_back(enter_root{});
+    steps.emplace_back(place_root{});
+    steps.emplace_back(mount_dev{});
     steps.emplace_back(mount_proc{});
     steps.emplace_back(mount_sys{});
-    steps.emplace_back(mount_dev{});
     steps.emplace_back(mount_run{});
+    steps.emplace_back(place_binds{});
+    steps.emplace_back(pivot{});
     steps.emplace_back(drop_capabilities{});
     steps.emplace_back(no_new_privileges{});
     steps.emplace_back(filter_syscalls{spec.mode});
@@ -100,7 +102,9 @@ std::string describe(const step& what) {
             },
             [](const join_keyring&) { return std::string("join a session keyring of its own"); },
             [](const set_hostname& s) { return fmt::format("set hostname {}", s.name); },
-            [](const enter_root&) { return std::string("pivot_root into the image"); },
+            [](const place_root&) { return std::string("place the image's layers"); },
+            [](const place_binds&) { return std::string("place the binds beneath them"); },
+            [](const pivot&) { return std::string("pivot_root into the image"); },
             [](const mount_proc& s) { return std::string(s.masked ? "mount /proc, masked" : "mount /proc"); },
             [](const mount_sys&) { return std::string("mount a minimal read-only /sys"); },
             [](const mount_dev&) { return std::string("mount /dev, /dev/pts, /dev/shm, /dev/mqueue"); },

@@ -69,8 +69,11 @@ struct set_hostname {
     std::string name;
     bool operator==(const set_hostname&) const = default;
 };
-struct enter_root { // place the layers and pivot_root into them; the machine's tree is gone
-    bool operator==(const enter_root&) const = default;
+struct place_root { // attach the layers; what follows is placed beneath them, no link followed
+    bool operator==(const place_root&) const = default;
+};
+struct mount_dev { // null, zero, full, random, urandom, tty; pts, shm, mqueue
+    bool operator==(const mount_dev&) const = default;
 };
 struct mount_proc { // with the kernel's corners masked
     bool masked = true;
@@ -79,11 +82,14 @@ struct mount_proc { // with the kernel's corners masked
 struct mount_sys { // a handful of plain files, read-only: no sysfs
     bool operator==(const mount_sys&) const = default;
 };
-struct mount_dev { // null, zero, full, random, urandom, tty; pts, shm, mqueue
-    bool operator==(const mount_dev&) const = default;
-};
 struct mount_run {
     bool operator==(const mount_run&) const = default;
+};
+struct place_binds { // each at its target, made where absent
+    bool operator==(const place_binds&) const = default;
+};
+struct pivot { // the machine's tree is out of reach; hosts, hostname and resolv.conf are written
+    bool operator==(const pivot&) const = default;
 };
 struct drop_capabilities {
     bool operator==(const drop_capabilities&) const = default;
@@ -104,8 +110,8 @@ struct run_program { // pid 1 becomes pinfold-init, its child the program
 };
 
 using step = std::variant<make_cgroup, set_limit, attach_guard, write_policy, make_network, start_child, map_ids, mount_layer,
-                          bind_path, join_keyring, set_hostname, enter_root, mount_proc, mount_sys, mount_dev, mount_run,
-                          drop_capabilities, no_new_privileges, filter_syscalls, await_relay, run_program>;
+                          bind_path, join_keyring, set_hostname, place_root, mount_dev, mount_proc, mount_sys, mount_run,
+                          place_binds, pivot, drop_capabilities, no_new_privileges, filter_syscalls, await_relay, run_program>;
 
 // What a cage needs beside the spec: chosen by the keeper, so that plan() is pure.
 struct plan_inputs {

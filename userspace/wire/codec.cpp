@@ -206,7 +206,7 @@ void describe(A&, facts_request&) {}
 template <typename A>
 void describe(A&, ok&) {}
 template <typename A>
-void describe(A& archive, failed& v) { all(archive, v.text); }
+void describe(A& archive, failed& v) { all(archive, v.text, v.exit_code); }
 template <typename A>
 void describe(A& archive, made& v) { all(archive, v.cage, v.terminal, v.notes); }
 template <typename A>

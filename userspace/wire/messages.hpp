@@ -58,7 +58,8 @@ struct facts_request {}; // what this machine offers -> facts
 
 struct ok {};
 struct failed {
-    std::string text; // attempt, object, reason, what to do
+    std::string text;               // attempt, object, reason, what to do
+    std::uint32_t exit_code = 125;  // what `pinfold run` ends with: 126 and 127 as a shell says them of a program
 };
 struct made { // fds: tun, listener, then stdin, stdout, stderr (the agent's ends) or the pty's master
     std::uint64_t cage = 0;
