@@ -8,7 +8,7 @@ import os
 import socket
 from typing import Any
 
-from .counter import Counter
+from .counter import Counter, settle
 from .dns import Server
 from .echo import Echo
 from .topology import NAMESPACES, World, WorldError
@@ -60,6 +60,7 @@ class Control:
             self._world.path(wanted)  # refuses an unknown name
         if not self._counters[0].on:
             raise WorldError("cannot count: the counters are off; switch them on with `tests/world up`")
+        settle()
         chosen = [counter for counter in self._counters if wanted in (None, counter.namespace)]
         for counter in chosen:
             counter.synchronize()
@@ -67,6 +68,7 @@ class Control:
         return {"counters": rows, "dropped": sum(counter.dropped for counter in chosen)}
 
     async def _reset(self, _: Answer) -> Answer:
+        settle()
         for counter in self._counters:
             counter.reset()
         for server in self._servers:

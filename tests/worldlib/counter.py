@@ -9,6 +9,7 @@ import struct
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple, TextIO
 
 from .kernel import inside
@@ -20,6 +21,7 @@ SO_ATTACH_FILTER, SO_RCVBUFFORCE = 26, 33
 SNAP_LENGTH = 256  # headers only: payload lengths come from the IP header
 BUFFER_BYTES = 256 << 20
 DRAIN_SECONDS = 5.0
+SETTLE_SECONDS = 0.2
 
 IGMP = 2
 ICMPV6_NOISE = {130, 131, 132, 133, 134, 135, 136, 137, 143}  # MLD, router and neighbour discovery, redirects
@@ -97,6 +99,19 @@ def _attach(sock: socket.socket, program: list[tuple[int, int, int, int]]) -> No
     code = b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
     buffer = ctypes.create_string_buffer(code, len(code))
     sock.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("@HP", len(program), ctypes.addressof(buffer)))
+
+
+def settle() -> None:
+    """Let packets on their way arrive: veth and lo pass through the CPUs' backlogs, which a busy machine may empty late.
+
+    Two empty looks in a row, for a packet is in no backlog while a router forwards it. Bounded: other traffic uses them too.
+    """
+    empty, end = 0, time.monotonic() + SETTLE_SECONDS
+    while empty < 2 and time.monotonic() < end:
+        lines = Path("/proc/net/softnet_stat").read_text(encoding="ascii").splitlines()
+        waiting = sum(int(length, 16) for line in lines for length in line.split()[11:12])
+        empty = 0 if waiting else empty + 1
+        time.sleep(0.0001)
 
 
 class Counter:

@@ -76,12 +76,12 @@ def bound_socket(world: World, namespace: str, kind: socket.SocketKind, address:
         return sock
 
 
-def run(command: list[str], what: str, text: str | bytes = b"", extra: dict[str, str] | None = None) -> None:
+def run(command: list[str], what: str, text: str = "", extra: dict[str, str] | None = None) -> None:
     """Run a tool to its end with a minimal environment; its words are the reason if it fails."""
-    data = text.encode() if isinstance(text, str) else text
-    done = subprocess.run(command, input=data, env=ENVIRONMENT | (extra or {}), cwd="/", capture_output=True, check=False)
+    done = subprocess.run(command, input=text, env=ENVIRONMENT | (extra or {}), cwd="/", capture_output=True, text=True,
+                          encoding="utf-8", errors="replace", check=False)
     if done.returncode != 0:
-        said = " ".join((done.stderr or done.stdout).decode(errors="replace").split())
+        said = " ".join((done.stderr or done.stdout).split())
         raise WorldError(f"cannot {what}: {command[0]} said: {said[-400:]}")
 
 

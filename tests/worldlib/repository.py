@@ -44,5 +44,7 @@ def _stream() -> Iterator[str]:
 
 def create(directory: Path) -> None:
     path = str(directory / "demo.git")
-    run(["git", "init", "--quiet", "--bare", "--template=", "--initial-branch=main", path], "create demo.git", extra=GIT_ENVIRONMENT)
-    run(["git", f"--git-dir={path}", "fast-import", "--quiet", "--done"], "fill demo.git", "".join(_stream()), GIT_ENVIRONMENT)
+    init = ["git", "init", "--quiet", "--bare", "--template=", "--initial-branch=main", path]
+    run(init, "create demo.git", extra=GIT_ENVIRONMENT)
+    fill = ["git", f"--git-dir={path}", "fast-import", "--quiet", "--done"]
+    run(fill, "fill demo.git", "".join(_stream()), GIT_ENVIRONMENT)
