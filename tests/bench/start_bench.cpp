@@ -128,11 +128,19 @@ private:
 };
 
 std::vector<std::string> bwrap(const std::string& project) {
-    return {"bwrap",  "--unshare-all", "--die-with-parent", "--ro-bind", "/usr",    "/usr",   "--ro-bind", "/etc",
-            "/etc",   "--symlink",     "usr/bin",           "/bin",      "--symlink", "usr/lib", "/lib",    "--symlink",
-            "usr/lib64", "/lib64",     "--symlink",         "usr/sbin",  "/sbin",   "--proc", "/proc",     "--dev",
-            "/dev",   "--tmpfs",       "/tmp",              "--tmpfs",   "/run",    "--tmpfs", "/var",     "--bind",
-            project,  project,         "--chdir",           project,     project + "/mark"};
+    return {"bwrap",          "--unshare-all", "--die-with-parent",
+            "--ro-bind",      "/usr",          "/usr",
+            "--ro-bind",      "/etc",          "/etc",
+            "--symlink",      "usr/bin",       "/bin",
+            "--symlink",      "usr/lib",       "/lib",
+            "--symlink",      "usr/lib64",     "/lib64",
+            "--symlink",      "usr/sbin",      "/sbin",
+            "--proc",         "/proc",         "--dev",
+            "/dev",           "--tmpfs",       "/tmp",
+            "--tmpfs",        "/run",          "--tmpfs",
+            "/var",           "--bind",        project,
+            project,          "--chdir",       project,
+            project + "/mark"};
 }
 
 bench::figures measure(const arguments& given) {
@@ -144,8 +152,9 @@ bench::figures measure(const arguments& given) {
         const double none = spawn_and_wait({mark});
         const double by_wire = keeper.start(given.project, ++number);
         const double by_bwrap = spawn_and_wait(bwrap(given.project));
-        const double by_cli = spawn_and_wait({given.cli, "--api", given.api, "run", "--sealed", "--dir", given.project, "--name",
-                                              fmt::format("bench-cli-{}", ++number), "--", mark});
+        const double by_cli = spawn_and_wait({given.cli, "--api", given.api, "run", "--sealed", "--dir",
+                                              given.project, "--name", fmt::format("bench-cli-{}", ++number),
+                                              "--", mark});
         if (run < 0) continue;
         native.push_back(none);
         wire_cold.push_back(by_wire);
@@ -157,7 +166,8 @@ bench::figures measure(const arguments& given) {
     figures.add_ms("bwrap", peer);
     figures.add_ms("pinfold_cli", cli_cold);
     figures.add_ms("native", native);
-    figures.add("pinfold_cold_to_bwrap_ratio", bench::percentile(wire_cold, 0.5) / bench::percentile(peer, 0.5));
+    figures.add("pinfold_cold_to_bwrap_ratio",
+                bench::percentile(wire_cold, 0.5) / bench::percentile(peer, 0.5));
     figures.add("runs", given.runs);
     return figures;
 }
@@ -166,12 +176,18 @@ arguments read_arguments(int argc, char* argv[]) {
     arguments given;
     for (int i = 1; i + 1 < argc; i += 2) {
         const std::string_view name = argv[i];
-        if (name == "--keeper") given.keeper = argv[i + 1];
-        else if (name == "--api") given.api = argv[i + 1];
-        else if (name == "--cli") given.cli = argv[i + 1];
-        else if (name == "--project") given.project = argv[i + 1];
-        else if (name == "--runs") given.runs = std::atoi(argv[i + 1]);
-        else fail("unknown argument '{}'", name);
+        if (name == "--keeper")
+            given.keeper = argv[i + 1];
+        else if (name == "--api")
+            given.api = argv[i + 1];
+        else if (name == "--cli")
+            given.cli = argv[i + 1];
+        else if (name == "--project")
+            given.project = argv[i + 1];
+        else if (name == "--runs")
+            given.runs = std::atoi(argv[i + 1]);
+        else
+            fail("unknown argument '{}'", name);
     }
     return given;
 }
