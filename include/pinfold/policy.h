@@ -4,6 +4,7 @@
 #define PINFOLD_POLICY_H
 
 #include <linux/types.h>
+#include <pinfold/denial.h>
 
 /* The port on which agents listen for each other (A2A); closed inside every cage, at any address. */
 #define PINFOLD_AGENT_PORT 7387
@@ -18,7 +19,7 @@ enum pinfold_mode {
 /* The value of the cgroup storage that all guards of a cage share. Updated as a whole (atomic for a reader). */
 struct pinfold_policy {
 	__u64 cage; /* the cage's id, copied into each denial */
-	__u32 mode; /* enum pinfold_mode */
+	enum pinfold_mode mode; /* an enum, so that bpftool prints its name */
 	__u32 reserved; /* zero */
 };
 
@@ -34,7 +35,7 @@ struct pinfold_prefix6 {
 };
 
 struct pinfold_local {
-	__u32 rule; /* PINFOLD_RULE_MACHINE or PINFOLD_RULE_ROUTE */
+	enum pinfold_rule rule; /* PINFOLD_RULE_MACHINE or PINFOLD_RULE_ROUTE */
 };
 
 #ifdef __cplusplus

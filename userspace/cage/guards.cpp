@@ -22,7 +22,7 @@ struct free_ring {
     void operator()(ring_buffer* ring) const { ring_buffer__free(ring); }
 };
 
-std::uint32_t kernel_mode(cage_mode mode) {
+pinfold_mode kernel_mode(cage_mode mode) {
     switch (mode) {
     case cage_mode::caged: return PINFOLD_CAGED;
     case cage_mode::sealed: return PINFOLD_SEALED;
