@@ -7,8 +7,8 @@
 
 namespace pinfold {
 
-// What the relay lends to no cage, whatever its mode: the machine's loopback, "this host", multicast, link-local
-// addresses, IPv4 written as IPv6, the cage's own ranges, the agents' port. enum pinfold_rule, 0 = none of these.
+// What the relay lends to no cage, whatever its mode: the agents' port, pinfold_never4/6 of address.h, and any IPv6
+// packet to ::ffff:0:0/96. enum pinfold_rule, 0 = none of these.
 [[nodiscard]] std::uint32_t never_dialled(int protocol, const endpoint& to) noexcept;
 
 // The kernel's own answer, from the route it would take: PINFOLD_RULE_MACHINE, PINFOLD_RULE_ROUTE (a more specific
@@ -20,7 +20,8 @@ public:
     route_judge& operator=(const route_judge&) = delete;
     ~route_judge();
 
-    [[nodiscard]] std::uint32_t judge(int protocol, const endpoint& to) noexcept;
+    enum class no_route : std::uint8_t { refused, not_local };
+    [[nodiscard]] std::uint32_t judge(int protocol, const endpoint& to, no_route without) noexcept;
 
 private:
     [[nodiscard]] bool open() noexcept;

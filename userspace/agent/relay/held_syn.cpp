@@ -4,6 +4,8 @@
 #include "agent/relay/socket_options.hpp"
 #include "agent/relay/tcp.hpp"
 
+#include <poll.h>
+
 namespace pinfold {
 
 namespace {
@@ -25,15 +27,14 @@ std::optional<unreachable> icmp_for(int error) {
 
 held_syn::held_syn(tcp_side& side, const packet& syn)
     : side_(side), key_(syn.flow), sequence_(syn.sequence), syn_(syn.whole.begin(), syn.whole.end()),
-      seen_(steady::now()) {}
+      connected_(side.cage().core().ring, *this, POLLOUT), seen_(steady::now()) {}
 
 held_syn::~held_syn() {
     if (owns_fds_) side_.cage().give_fds(2);
 }
 
 int held_syn::open(const endpoint& to) {
-    const int type = SOCK_STREAM | SOCK_CLOEXEC; // blocking: io_uring waits for a connect() only on such a socket
-    upstream_ = unique_fd(::socket(to.family, type, 0));
+    upstream_ = unique_fd(::socket(to.family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!upstream_) return errno;
     const int fd = upstream_.get();
     const bool v6 = !to.is_v4();
@@ -45,10 +46,12 @@ int held_syn::open(const endpoint& to) {
 
 void held_syn::connect(const endpoint& to) {
     if (const int error = open(to)) return failed(error);
-    const socklen_t size = to.write(to_);
-    io_uring_prep_connect(&side_.cage().core().ring.prepare(*this), upstream_.get(),
-                          reinterpret_cast<const sockaddr*>(&to_), size);
-    connecting_ = true;
+    sockaddr_storage name{};
+    const socklen_t size = to.write(name);
+    // Not the ring's own connect: on 6.18 that ends with 0 where the network answered "unreachable".
+    const int result = ::connect(upstream_.get(), reinterpret_cast<const sockaddr*>(&name), size);
+    if (result < 0 && errno != EINPROGRESS) return failed(errno);
+    connected_.arm(upstream_.get());
 }
 
 void held_syn::connect_to_resolver() {
@@ -60,12 +63,12 @@ void held_syn::connect_to_resolver() {
     connect(cage.resolvers()[cage.first_resolver % count]);
 }
 
-void held_syn::complete(int result, unsigned) noexcept {
-    connecting_ = false;
+void held_syn::woken(watch&) noexcept {
     if (abandoned_) return side_.left(*this);
     side_.cage().core().timers.drop(*this);
-    if (result == 0) return wait_for_accept();
-    failed(-result);
+    if (connected_.result() < 0) return failed(-connected_.result());
+    const int error = pending_error(upstream_.get());
+    error == 0 ? wait_for_accept() : failed(error);
 }
 
 void held_syn::wait_for_accept(const gateway_service* service) {
@@ -93,7 +96,7 @@ void held_syn::failed(int error) {
 
 std::optional<steady::time_point> held_syn::due(steady::time_point) noexcept {
     // A resolver that does not answer: its connect ends as cancelled, and failed() goes on to the next.
-    if (connecting_) side_.cage().core().ring.cancel(*this);
+    if (connected_.armed()) connected_.cancel();
     else side_.forget(*this);
     return std::nullopt;
 }
@@ -109,7 +112,7 @@ void held_syn::repeated(const packet& syn) {
 
 bool held_syn::overdue(steady::time_point now) const noexcept {
     const auto expected = std::max<steady::duration>(3 * pause_, std::chrono::seconds(3));
-    return connecting_ && now - seen_ > expected;
+    return connecting() && now - seen_ > expected;
 }
 
 unique_fd held_syn::take_upstream() noexcept {
@@ -120,7 +123,7 @@ unique_fd held_syn::take_upstream() noexcept {
 void held_syn::abandon() {
     abandoned_ = true;
     side_.cage().core().timers.drop(*this);
-    side_.cage().core().ring.cancel(*this);
+    connected_.cancel();
 }
 
 } // namespace pinfold

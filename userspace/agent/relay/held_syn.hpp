@@ -2,6 +2,7 @@
 #pragma once
 
 #include "agent/relay/core.hpp"
+#include "agent/relay/watch.hpp"
 
 #include <vector>
 
@@ -9,7 +10,7 @@ namespace pinfold {
 
 class tcp_side;
 
-class held_syn final : public completion, public timed {
+class held_syn final : public watcher, public timed {
 public:
     held_syn(tcp_side& side, const packet& syn);
     held_syn(const held_syn&) = delete;
@@ -22,7 +23,7 @@ public:
     void repeated(const packet& syn);
 
     [[nodiscard]] const flow_key& key() const noexcept { return key_; }
-    [[nodiscard]] bool connecting() const noexcept { return connecting_; }
+    [[nodiscard]] bool connecting() const noexcept { return connected_.armed(); }
     [[nodiscard]] bool established() const noexcept { return established_; }
     [[nodiscard]] bool is_same(const packet& syn) const noexcept { return syn.sequence == sequence_; }
     [[nodiscard]] const gateway_service* service() const noexcept { return service_; }
@@ -33,7 +34,7 @@ public:
     void abandon(); // no answer any more; tcp_side::left follows
 
 private:
-    void complete(int result, unsigned flags) noexcept override;
+    void woken(watch&) noexcept override;
     std::optional<steady::time_point> due(steady::time_point now) noexcept override;
     void failed(int error);
     [[nodiscard]] int open(const endpoint& to);
@@ -43,13 +44,12 @@ private:
     std::uint32_t sequence_;
     std::vector<std::byte> syn_;
     unique_fd upstream_;
-    sockaddr_storage to_{};
+    watch connected_;
     const gateway_service* service_ = nullptr;
     steady::time_point seen_;
     steady::duration pause_{};
     std::size_t resolvers_tried_ = 0;
     bool to_resolver_ = false;
-    bool connecting_ = false;
     bool established_ = false;
     bool abandoned_ = false;
     bool owns_fds_ = true; // two of the cage's: this one's and the one that will be accepted

@@ -58,6 +58,14 @@ std::uint32_t rule_of(const rtmsg& route) {
     return route.rtm_dst_len == 0 || is_half(route) ? PINFOLD_RULE_NONE : PINFOLD_RULE_ROUTE;
 }
 
+// The kernel's "there is no route": an error message, which begins with the error's number.
+bool says_no_route(std::span<const std::byte> answer) {
+    nlmsgerr refusal{};
+    if (answer.size() < NLMSG_HDRLEN + sizeof refusal) return false;
+    std::memcpy(&refusal, answer.data() + NLMSG_HDRLEN, sizeof refusal);
+    return refusal.error == -ENETUNREACH || refusal.error == -EHOSTUNREACH;
+}
+
 } // namespace
 
 route_judge::~route_judge() {
@@ -70,7 +78,7 @@ bool route_judge::open() noexcept {
     return socket_ >= 0;
 }
 
-std::uint32_t route_judge::judge(int protocol, const endpoint& to) noexcept {
+std::uint32_t route_judge::judge(int protocol, const endpoint& to, no_route without) noexcept {
     constexpr std::uint32_t refused = PINFOLD_RULE_ROUTE; // whatever is not a clear answer
     if (!open()) return refused;
     const request question = ask(protocol, to, ++sequence_);
@@ -84,6 +92,9 @@ std::uint32_t route_judge::judge(int protocol, const endpoint& to) noexcept {
         nlmsghdr header{};
         std::memcpy(&header, answer.data(), sizeof header);
         if (header.nlmsg_seq != sequence_) continue; // of a question that was given up
+        if (header.nlmsg_type == NLMSG_ERROR && without == no_route::not_local &&
+            says_no_route(std::span(answer).first(static_cast<std::size_t>(size))))
+            return PINFOLD_RULE_NONE;
         if (header.nlmsg_type != RTM_NEWROUTE) return refused;
         rtmsg route{};
         std::memcpy(&route, answer.data() + NLMSG_HDRLEN, sizeof route);

@@ -1,6 +1,7 @@
 // Options of the relay's sockets. A failure is a bug or an exhausted kernel, and then the socket is of no use.
 #pragma once
 
+#include <cerrno>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -9,6 +10,12 @@ namespace pinfold {
 
 inline bool set_option(int socket, int level, int name, int value) noexcept {
     return ::setsockopt(socket, level, name, &value, sizeof value) == 0;
+}
+
+inline int pending_error(int socket) noexcept {
+    int error = 0;
+    socklen_t size = sizeof error;
+    return ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : EBADF;
 }
 
 // On: close() resets the peer, also the close() that the kernel does for a process that was killed. Without it the peer

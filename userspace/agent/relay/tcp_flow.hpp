@@ -12,7 +12,7 @@ class tcp_side;
 
 class tcp_flow final : public watcher, public unlinking_hook {
 public:
-    // Both sockets are blocking, and reset their peer when closed (SO_LINGER): so does the kernel if the agent dies.
+    // Both sockets reset their peer when closed (SO_LINGER): so does the kernel if the agent dies.
     tcp_flow(tcp_side& side, unique_fd inside, unique_fd outside);
     tcp_flow(const tcp_flow&) = delete;
     tcp_flow& operator=(const tcp_flow&) = delete;

@@ -33,15 +33,19 @@ public:
         if (armed_) ring_.cancel(*this);
     }
     [[nodiscard]] bool armed() const noexcept { return armed_; }
+    // Of the last end: the events that came, or -errno.
+    [[nodiscard]] int result() const noexcept { return result_; }
 
 private:
-    void complete(int, unsigned) noexcept override {
+    void complete(int result, unsigned) noexcept override {
         armed_ = false;
+        result_ = result;
         owner_.woken(*this);
     }
 
     uring& ring_;
     watcher& owner_;
+    int result_ = 0;
     short events_;
     bool armed_ = false;
 };
