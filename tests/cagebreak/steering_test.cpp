@@ -1,7 +1,10 @@
 // A cage's network: where its TCP goes, and what does not reach the relay's listener.
+#include "cage/netlink.hpp"
 #include "cage/network.hpp"
 #include "cagebreak/kernel_scratch.hpp"
 
+#include <linux/pkt_sched.h>
+#include <linux/rtnetlink.h>
 #include <poll.h>
 #include <vector>
 
@@ -153,7 +156,7 @@ TEST_CASE("a SYN that the relay never saw does not reach its listener") {
     steer.release(9);
 }
 
-TEST_CASE("UDP and echo of a cage leave by the tun as bare packets from its own address") {
+TEST_CASE("UDP of a cage leaves by the tun as bare packets from its own address") {
     const scratch_pins pins;
     steering steer(pins.path());
     const cage_network cage = steer.make(10);
@@ -169,6 +172,41 @@ TEST_CASE("UDP and echo of a cage leave by the tun as bare packets from its own 
     CHECK(packet[0] >> 4 == (four ? 4 : 6));
     if (four) CHECK(std::memcmp(packet.data() + 12, "\xc0\x00\x00\x02", 4) == 0);
     steer.release(10);
+}
+
+TEST_CASE("a program of a cage pings without privilege, and the echo leaves by the tun") {
+    const scratch_pins pins;
+    steering steer(pins.path());
+    const cage_network cage = steer.make(12);
+    const unique_fd socket = inside(cage.space, [&] { return socket_of(AF_INET, SOCK_DGRAM, IPPROTO_ICMP); });
+    const unsigned char echo[8] = {8};
+    const address target = at("1.1.1.1", 0);
+    REQUIRE(::sendto(socket.get(), echo, sizeof echo, 0, target.get(), target.size) == sizeof echo);
+    const auto packet = read_packet(cage.tun);
+    REQUIRE(packet.size() == 28);
+    CHECK(packet[9] == IPPROTO_ICMP);
+    CHECK(packet[20] == 8);
+    steer.release(12);
+}
+
+TEST_CASE("without the SYN program a cage is deaf: nothing reaches the listener") {
+    const scratch_pins pins;
+    steering steer(pins.path());
+    const cage_network cage = steer.make(13);
+    inside(cage.space, [] {
+        netlink_batch batch;
+        tcmsg qdisc = {};
+        qdisc.tcm_ifindex = 1;
+        qdisc.tcm_parent = TC_H_CLSACT;
+        batch.begin(RTM_DELQDISC, 0, qdisc, "take the SYN program away");
+        netlink_socket().carry_out(batch);
+        return 0;
+    });
+    const unique_fd client = start_connect(cage, at("93.184.216.34", 443));
+    CHECK_FALSE(wait_for(client, POLLOUT, 200));
+    CHECK_FALSE(wait_for(cage.listener, POLLIN, 0));
+    CHECK(read_packet(cage.tun, 0).empty());
+    steer.release(13);
 }
 
 TEST_CASE("a network made ahead serves a cage as one made for it") {

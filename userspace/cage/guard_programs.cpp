@@ -111,20 +111,20 @@ std::vector<std::uint64_t> pinned_cages(const std::filesystem::path& pins) {
 guard_programs::guard_programs(const std::filesystem::path& pins) {
     bpf::set_up_library();
     for (const char* folder : {"maps", "progs", "cages"}) bpf::make_pin_folder(pins / folder);
-    adopt_maps(pins / "maps", any_guard_pinned(pins));
+    adopt_maps(pins, any_guard_pinned(pins));
     load();
     pin_maps(pins / "maps");
     for (const guard_hook& hook : guard_hooks) pin_program(pins, hook);
 }
 
 // All the pinned maps or none of them: half of an old set would split a cage's policy from its programs.
-void guard_programs::adopt_maps(const std::filesystem::path& folder, bool cages_live) {
+void guard_programs::adopt_maps(const std::filesystem::path& pins, bool cages_live) {
     bool usable = true;
     for (const object_ptr& object : open_objects()) {
         for_each_map(object.get(), [&](const bpf_map* map) {
             const std::string name = bpf_map__name(map);
             if (maps_.contains(name)) return;
-            unique_fd pinned = open_pin(folder / name);
+            unique_fd pinned = open_pin(pins / "maps" / name);
             usable = usable && pinned && same_layout(pinned.get(), map);
             maps_.emplace(name, std::move(pinned));
         });
@@ -134,8 +134,10 @@ void guard_programs::adopt_maps(const std::filesystem::path& folder, bool cages_
         fail("take over the guards pinned in {}: their maps are of another version of pinfold and cages are "
              "alive, which "
              "these programs could not guard; end those cages first, with the version that started them",
-             folder.string());
-    for (const auto& [name, pinned] : maps_) bpf::unpin(folder / name);
+             pins.string());
+    for (const auto& [name, pinned] : maps_) bpf::unpin(pins / "maps" / name);
+    for (const guard_hook& hook : guard_hooks)
+        bpf::unpin(pins / "progs" / hook.program); // they use the old maps
     maps_.clear();
 }
 

@@ -43,7 +43,7 @@ public:
     [[nodiscard]] int map(std::string_view name) const { return maps_.find(name)->second.get(); }
 
 private:
-    void adopt_maps(const std::filesystem::path& folder, bool cages_live);
+    void adopt_maps(const std::filesystem::path& pins, bool cages_live);
     void load();
     void pin_maps(const std::filesystem::path& folder);
     void pin_program(const std::filesystem::path& pins, const guard_hook& hook);
