@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
+#include <linux/close_range.h>
 #include <linux/keyctl.h>
 #include <linux/mount.h>
 #include <linux/openat2.h>
@@ -69,6 +70,7 @@ private:
     };
     [[nodiscard]] forked fork_with_pidfd(unsigned long flags) const noexcept;
     void send_fd(int socket, int fd) const noexcept;
+    void close_others() const noexcept;
     [[noreturn]] void run_init(pid_t program) const noexcept;
     [[noreturn]] void run_program() const noexcept;
 
@@ -350,7 +352,13 @@ void child::send_fd(int socket, int fd) const noexcept {
     must(::sendmsg(socket, &header, MSG_NOSIGNAL), child_act::fork_program);
 }
 
+// Everything of ours is close-on-exec already; what the keeper itself inherited may not be.
+void child::close_others() const noexcept {
+    must(::syscall(SYS_close_range, 3, ~0U, CLOSE_RANGE_CLOEXEC), child_act::run_program);
+}
+
 void child::run_init(pid_t program) const noexcept {
+    close_others();
     std::array<char, 16> number{};
     (void)std::snprintf(number.data(), number.size(), "%d", program);
     std::array<char*, 3> argv{const_cast<char*>("pinfold-init"), number.data(), nullptr};
@@ -364,6 +372,7 @@ void child::run_program() const noexcept {
     must(::setsid(), child_act::enter_terminal);
     for (int target = 0; target < 3; ++target) must(::dup2(program.standard[target], target), child_act::enter_terminal);
     if (program.terminal) must(::ioctl(0, TIOCSCTTY, 0), child_act::enter_terminal);
+    close_others();
     must(::chdir(program.directory.c_str()), child_act::enter_directory);
     for (int number = 1; number < NSIG; ++number) (void)std::signal(number, SIG_DFL);
     sigset_t none;
