@@ -152,7 +152,7 @@ bench::figures measure(const arguments& given) {
         const double none = spawn_and_wait({mark});
         const double by_wire = keeper.start(given.project, ++number);
         const double by_bwrap = spawn_and_wait(bwrap(given.project));
-        const double by_cli = spawn_and_wait({given.cli, "--api", given.api, "run", "--sealed", "--dir",
+        const double by_cli = given.api.empty() ? 0 : spawn_and_wait({given.cli, "--api", given.api, "run", "--sealed", "--dir",
                                               given.project, "--name", fmt::format("bench-cli-{}", ++number),
                                               "--", mark});
         if (run < 0) continue;

@@ -54,7 +54,7 @@ def bench_start(build: Path, runs: int) -> Figures:
 
 
 def bench_relay(build: Path, runs: int) -> Figures:
-    return run_json([f"{build}/tests/bench_relay"] + (["--runs", str(runs)] if runs else []))
+    return run_json([f"{build}/tests/bench_relay", str(runs or 3)])
 
 
 def bench_guard(build: Path, runs: int) -> Figures:
@@ -151,11 +151,43 @@ RUN = {"start": bench_start, "relay": bench_relay, "guard": bench_guard, "memory
 
 # ---- showing ----
 
+# What is compared: benchmark, in words, figure, beside which figure (or None: a figure of its own), what is wanted.
+RATIOS = (
+    ("start", "cold start beside bwrap", "pinfold_cold_p50_ms", "bwrap_p50_ms", "≤ 1"),
+    ("start", "start by the CLI beside bwrap", "pinfold_cli_p50_ms", "bwrap_p50_ms", ""),
+    ("relay", "bulk up beside native", "relay_up_gbit_s", "native_up_gbit_s", "≥ 0.6"),
+    ("relay", "bulk down beside native", "relay_down_gbit_s", "native_down_gbit_s", "≥ 0.6"),
+    ("relay", "connect beside native", "relay_connect_p50_us", "native_connect_p50_us", "≤ 2.5"),
+    ("relay", "connections a second beside native", "relay_connections_s", "native_connections_s", ""),
+    ("relay", "bulk up beside pasta", "relay_up_gbit_s", "pasta_up_gbit_s", "≥ 5"),
+    ("relay", "bulk down beside pasta", "relay_down_gbit_s", "pasta_down_gbit_s", ""),
+    ("guard", "connect() with 10 prefixes beside no guard", "guard_10_prefixes_connect_p50_ns", "no_guard_connect_p50_ns", ""),
+    ("guard", "with 1,000", "guard_1000_prefixes_connect_p50_ns", "no_guard_connect_p50_ns", ""),
+    ("guard", "with 100,000", "guard_100000_prefixes_connect_p50_ns", "no_guard_connect_p50_ns", ""),
+    ("memory", "agent with 200 idle cages, MB", "agent_pss_mb", None, "≤ 25"),
+    ("memory", "more of the agent for each cage, KiB", "agent_more_per_cage_kib", None, "≤ 40"),
+    ("memory", "user memory of an idle cage, KiB", "cage_user_memory_kib", None, "≤ 700"),
+    ("memory", "the agent's context switches in 10 idle seconds", "agent_switches_in_10_s", None, "0"),
+)
+
+
+def compared(name: str, figures: Figures) -> list[tuple[str, str, str]]:
+    """Rows of (what, ratio or figure, wanted)."""
+    rows = []
+    for benchmark, words, figure, beside, wanted in RATIOS:
+        if benchmark == name and figure in figures and (beside is None or figures.get(beside)):
+            value = figures[figure] / figures[beside] if beside else figures[figure]
+            rows.append((words, f"{value:.2f}" + (" ×" if beside else ""), wanted))
+    return rows
+
+
 def print_figures(name: str, figures: Figures) -> None:
     print(f"{name}:")
     width = max(map(len, figures))
     for key, value in figures.items():
         print(f"  {key.ljust(width)}  {value:g}")
+    for words, value, wanted in compared(name, figures):
+        print(f"  {words}: {value}" + (f" (wanted {wanted})" if wanted else ""))
 
 
 def machine_line() -> str:
@@ -186,9 +218,9 @@ def write_docs(results: dict[str, Figures], noise: str) -> None:
     _, _, after = rest.partition(end)
     body = [f"Measured {time.strftime('%Y-%m-%d', time.gmtime())} on {machine_line()}.", f"Noise: {noise}.", ""]
     for name, figures in results.items():
-        body += [f"### {name}", "", "| figure | value |", "|---|---|"]
-        body += [f"| {key} | {value:g} |" for key, value in figures.items()]
-        body += [""]
+        body += [f"## {name}", "", "| | measured | wanted |", "|---|---|---|"]
+        body += [f"| {words} | {value} | {wanted} |" for words, value, wanted in compared(name, figures)]
+        body += ["", "From: " + ", ".join(f"`{key}` {value:g}" for key, value in figures.items()) + ".", ""]
     page.write_text(before + begin + "\n".join(body) + end + after, encoding="utf-8")
     say(f"wrote {page.relative_to(TREE)}")
 
