@@ -85,7 +85,12 @@ static __always_inline int check6(struct bpf_sock_addr *ctx, __u32 act)
 	denial.rule = rule6(ctx, policy->mode, words);
 	if (denial.rule == PINFOLD_RULE_NONE)
 		return ALLOW;
-	__builtin_memcpy(denial.address, address, sizeof(address));
+	if (pinfold_mapped(words)) { /* said as the IPv4 address that it is */
+		denial.family = AF_INET;
+		__builtin_memcpy(denial.address, &address[3], sizeof(address[3]));
+	} else {
+		__builtin_memcpy(denial.address, address, sizeof(address));
+	}
 	return refuse(ctx, policy, &denial);
 }
 

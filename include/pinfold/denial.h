@@ -39,7 +39,7 @@ struct pinfold_denial {
 	__u32 pid; /* of the machine's pid namespace */
 	__u32 act; /* enum pinfold_act */
 	__u32 rule; /* enum pinfold_rule */
-	__u32 family; /* AF_INET or AF_INET6; for a socket the family asked for */
+	__u32 family; /* AF_INET (also for a v4-mapped address) or AF_INET6; for a socket the family asked for */
 	__u32 type; /* SOCK_STREAM, …; for an option its level */
 	__u32 protocol; /* IPPROTO_TCP, …; for an option its name */
 	__u32 port; /* host byte order; 0 where there is none */

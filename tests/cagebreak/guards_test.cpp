@@ -3,6 +3,7 @@
 #include "cagebreak/guard_world.hpp"
 #include "spec/cage_spec.hpp"
 
+#include <atomic>
 #include <linux/in6.h>
 #include <optional>
 #include <pinfold/denial.h>
@@ -193,6 +194,36 @@ TEST_CASE("child cgroups are judged by the cage's policy, and a change of it cou
     }
 }
 
+TEST_CASE("a policy is changed as a whole: no program sees half of two") {
+    guarded cage;
+    constexpr std::uint64_t one = 0x1111111111111111, other = 0x2222222222222222;
+    std::atomic<bool> stop = false;
+    std::thread writer([&] {
+        while (!stop) {
+            cage.all().write_policy(cage.cgroup().fd(), one, cage_mode::sealed);
+            cage.all().write_policy(cage.cgroup().fd(), other, cage_mode::caged);
+        }
+    });
+    std::size_t denied = 0, torn = 0;
+    for (int round = 0; round < 10; ++round) {
+        run_in(cage.cgroup(), cage.space(), [] {
+            for (int number = 0; number < 2000; ++number) ways[3].send("10.1.2.3", sink_port);
+            return 0;
+        });
+        (void)cage.arrived();
+        for (const pinfold_denial& denial : cage.denials()) {
+            if (denial.rule == PINFOLD_RULE_NO_POLICY) continue; // before the first policy
+            ++denied;
+            if (denial.cage != one) ++torn; // refused by the mode of one, recorded with the cage of the other
+        }
+    }
+    stop = true;
+    writer.join();
+    CHECK(torn == 0);
+    CHECK(denied > 0);
+    CHECK(denied < 20000); // both policies were in force at times
+}
+
 TEST_CASE("two cages with the same programs have policies of their own") {
     guarded first;
     const scratch_cgroup second;
@@ -370,8 +401,9 @@ TEST_CASE("a denial tells what was tried, by whom and why") {
         return ::setsockopt(socket.get(), IPPROTO_IP, IP_OPTIONS, "\1\1\1", 4) < 0 ? errno : 0;
     }) == EACCES);
     REQUIRE(cage.run([] { return ways.front().send("93.184.216.34", agent_port); }) == EACCES);
+    REQUIRE(cage.run([] { return ways.front().send("::ffff:10.1.2.3", 443); }) == EACCES);
     const auto all = cage.denials();
-    REQUIRE(all.size() == 5);
+    REQUIRE(all.size() == 6);
     timespec now = {};
     ::clock_gettime(CLOCK_BOOTTIME, &now);
     const auto seconds = [](std::uint64_t ns) { return static_cast<std::int64_t>(ns / 1'000'000'000); };
@@ -403,6 +435,8 @@ TEST_CASE("a denial tells what was tried, by whom and why") {
     CHECK(all[3].family == AF_INET);
     CHECK(all[3].protocol == IP_OPTIONS);
     CHECK(all[4].rule == PINFOLD_RULE_AGENT_PORT);
+    CHECK(all[5].family == AF_INET); // v4-mapped
+    CHECK(std::memcmp(all[5].address, all[0].address, 16) == 0);
 }
 
 TEST_CASE("a full ring refuses all the same, and counts what it could not hold") {

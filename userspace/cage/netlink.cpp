@@ -153,7 +153,11 @@ bool netlink_socket::dump_once(std::uint16_t type, std::uint8_t family,
         for_each_message(buffer.data(), receive_answer(fd(), buffer), [&](const nlmsghdr& message) {
             if (message.nlmsg_seq != sequence_) return true; // the rest of an earlier, failed dump
             if ((message.nlmsg_flags & NLM_F_DUMP_INTR) != 0) consistent = false;
-            if (message.nlmsg_type == NLMSG_DONE) return !(done = true);
+            // The end of a dump that failed half-way carries an error where an error message does.
+            done = message.nlmsg_type == NLMSG_DONE;
+            if (done && message.nlmsg_len >= NLMSG_LENGTH(sizeof(int)) && error_of(message) > 0)
+                fail_errno(error_of(message), "read a table on rtnetlink to its end");
+            if (done) return false;
             if (message.nlmsg_type == NLMSG_ERROR) fail_errno(error_of(message), "read a table on rtnetlink");
             each(message);
             return true;
