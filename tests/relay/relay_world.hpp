@@ -95,6 +95,7 @@ public:
     [[nodiscard]] int stop();  // in order; its exit status: 0 = every operation and fd had ended
     [[nodiscard]] std::size_t proportional_bytes() const; // PSS
     [[nodiscard]] std::size_t open_fds() const;
+    [[nodiscard]] double cpu_milliseconds() const; // user and system time so far
 
 private:
     [[nodiscard]] relay_figures ask(char what, std::uint64_t id) const;
