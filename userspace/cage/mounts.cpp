@@ -62,6 +62,7 @@ void own_directory(int parent, const std::string& name, unsigned mode, std::uint
         if (errno == EEXIST) return; // a kept upper: it is as it was left
         fail_errno(errno, "make the directory {} for what the cage writes", name);
     }
+    check(::fchmodat(parent, name.c_str(), mode, 0), "set the mode of the directory {}", name); // past the umask
     check(::fchownat(parent, name.c_str(), owner, owner, AT_SYMLINK_NOFOLLOW), "give the directory {} to id {}", name, owner);
 }
 
@@ -72,10 +73,12 @@ void make_node(int directory, const char* name, unsigned minor_number, unsigned 
 
 void make_subdirectory(int directory, const char* name, unsigned mode = 0755) {
     check(::mkdirat(directory, name, mode), "make the directory {}", name);
+    check(::fchmodat(directory, name, mode, 0), "set the mode of the directory {}", name); // past the umask
 }
 
 void copy_small_file(int directory, const char* name, const char* from) {
     const unique_fd file(check(::openat(directory, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444), "make {}", name));
+    check(::fchmod(file.get(), 0444), "open {} to everybody", name); // past the umask
     const std::string text = ::access(from, R_OK) == 0 ? read_file(from) : "";
     check(::write(file.get(), text.data(), text.size()), "write {}", name);
 }
@@ -141,6 +144,9 @@ attachment::~attachment() {
 scratch::scratch(const std::filesystem::path& folder)
     : lower_(folder / "lower"), upper_(folder / "upper"), root_(folder / "root") {
     for (const std::string& place : {lower_, upper_, root_}) (void)make_directory(place);
+    // The child walks to its root with an id that owns nothing.
+    for (const std::string& place : {folder.native(), root_})
+        check(::chmod(place.c_str(), 0711), "open the way to {}", place);
 }
 
 unique_fd make_tmpfs(std::uint64_t bytes, unsigned mode) {
