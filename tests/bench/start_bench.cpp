@@ -82,14 +82,12 @@ public:
         spec.command.argv = {project + "/mark"};
         spec.command.environment = {"PATH=/usr/bin:/bin"};
         spec.command.directory = project;
-        const std::string name = spec.name;
         const std::int64_t begin = now_ns();
         const wire::message made = ask(wire::make{.spec = std::move(spec)});
         const std::uint64_t cage = std::get<wire::made>(made.body).cage;
         ask(wire::start{.cage = cage});
         const std::int64_t mark = read_mark(made.fds.at(3).get()); // tun, listener, stdin, stdout, stderr
         wait_for_end(cage);
-        ask(wire::remove_cage{.name = name});
         return milliseconds(begin, mark);
     }
 
@@ -152,9 +150,11 @@ bench::figures measure(const arguments& given) {
         const double none = spawn_and_wait({mark});
         const double by_wire = keeper.start(given.project, ++number);
         const double by_bwrap = spawn_and_wait(bwrap(given.project));
-        const double by_cli = given.api.empty() ? 0 : spawn_and_wait({given.cli, "--api", given.api, "run", "--sealed", "--dir",
-                                              given.project, "--name", fmt::format("bench-cli-{}", ++number),
-                                              "--", mark});
+        const double by_cli = given.api.empty()
+                                  ? 0
+                                  : spawn_and_wait({given.cli, "--api", given.api, "run", "--sealed", "--dir",
+                                                    given.project, "--name",
+                                                    fmt::format("bench-cli-{}", ++number), "--", mark});
         if (run < 0) continue;
         native.push_back(none);
         wire_cold.push_back(by_wire);
