@@ -9,10 +9,10 @@
 #include <ctime>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <linux/mount.h>
 #include <linux/sched.h>
 #include <sched.h>
 #include <sys/ioctl.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
@@ -88,9 +88,10 @@ outcome open_by_handle(arguments) {
 outcome mount_tmpfs(arguments) {
     std::string place = "/tmp/pinfold-probe-XXXXXX";
     if (::mkdtemp(place.data()) == nullptr) return failed("mkdtemp");
-    const bool mounted = ::mount("probe", place.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, nullptr) == 0;
+    const bool mounted = ::syscall(SYS_mount, "probe", place.c_str(), "tmpfs", MS_NOSUID | MS_NODEV,
+                                   nullptr) == 0;
     const outcome result = mounted ? done() : failed("mount");
-    if (!mounted || ::umount2(place.c_str(), MNT_DETACH) == 0) ::rmdir(place.c_str());
+    if (!mounted || ::syscall(SYS_umount2, place.c_str(), 0) == 0) ::rmdir(place.c_str());
     return result;
 }
 
@@ -100,7 +101,7 @@ outcome new_mount(arguments) {
 }
 
 outcome umount(arguments given) {
-    return ::umount2(std::string(given[0]).c_str(), 0) == 0 ? done() : failed("umount2");
+    return ::syscall(SYS_umount2, std::string(given[0]).c_str(), 0) == 0 ? done() : failed("umount2");
 }
 
 outcome pivot(arguments) {
