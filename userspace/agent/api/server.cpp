@@ -1,0 +1,140 @@
+#include "agent/api/server.hpp"
+
+#include "agent/api/router.hpp"
+
+#include <spdlog/spdlog.h>
+
+namespace pinfold {
+
+namespace {
+
+constexpr std::size_t read_bytes = 4096;
+
+std::span<const std::byte> bytes_of(std::string_view text) {
+    return std::as_bytes(std::span(text));
+}
+
+} // namespace
+
+server::server(cages& owned, api_socket socket)
+    : ring_(owned.ring()), group_(owned.group()), services_{.owned = owned}, socket_(std::move(socket)) {}
+
+task<> server::run() {
+    while (!services_.stopping) {
+        auto client = std::make_shared<unique_fd>(co_await accept(ring_, socket_.fd()));
+        if (services_.stopping) break;
+        if (*client) {
+            group_.spawn(&server::serve, this, client);
+            continue;
+        }
+        // Out of file descriptors, most likely: whoever waits in the backlog is served when one is free.
+        std::ignore = co_await sleep_for(ring_, std::chrono::milliseconds(100));
+    }
+}
+
+void server::stop() {
+    services_.stopping = true;
+    ring_.cancel(socket_.fd());
+    for (const int client : reading_) ring_.cancel(client);
+    services_.owned.denials().poke();
+    const std::set<stdio_session*> sessions = services_.sessions;
+    for (stdio_session* each : sessions) each->stop();
+}
+
+task<> server::serve(server* self, std::shared_ptr<unique_fd> client) {
+    http::response refusal;
+    if (!is_owner(client->get())) {
+        refusal = answer_error(403, "this agent serves its owner only");
+    } else if (self->connections_ >= most_connections) {
+        refusal = answer_error(503, "too many connections: close some");
+    } else {
+        ++self->connections_;
+        std::exception_ptr error;
+        try {
+            co_await self->converse(client->get());
+        } catch (...) {
+            error = std::current_exception();
+        }
+        --self->connections_;
+        if (error) std::rethrow_exception(error);
+        co_return;
+    }
+    const std::string bytes = http::to_bytes(refusal, false);
+    std::ignore = co_await send_all(self->ring_, client->get(), bytes_of(bytes));
+}
+
+// Requests one after the other, until the client has enough or a route takes the connection over.
+task<> server::converse(int client) {
+    std::string held; // bytes of the next request
+    while (!services_.stopping) {
+        exchange asked;
+        http::response refusal;
+        reading_.insert(client);
+        const bool read = co_await read_request(client, held, asked.request, refusal);
+        reading_.erase(client);
+        std::optional<http::response> response;
+        bool keep_alive = false;
+        if (read) {
+            keep_alive = asked.request.keep_alive;
+            asked.client = client;
+            asked.early = std::exchange(held, {});
+            const bool may_stream = !asked.request.upgrade().empty();
+            if (may_stream && services_.sessions.size() >= most_streams) {
+                response = answer_error(503, "too many running programs");
+            } else {
+                if (may_stream) --connections_; // it counts as a stream from here on
+                response = co_await answer(services_, asked);
+                if (may_stream) ++connections_;
+            }
+            if (!response) co_return;
+            held = std::move(asked.early);
+        } else if (refusal.status != 200) {
+            response = std::move(refusal);
+        } else {
+            co_return;
+        }
+        const std::string bytes = http::to_bytes(*response, keep_alive);
+        if (co_await send_all(ring_, client, bytes_of(bytes)) < 0 || !keep_alive) co_return;
+    }
+}
+
+// Appends what comes next; the number of bytes, 0 at the end, or -errno.
+task<int> server::receive_more(int client, std::string& held, clock::time_point limit) {
+    const std::size_t before = held.size();
+    const auto left = std::max<clock::duration>(limit - clock::now(), std::chrono::milliseconds(1));
+    held.resize(before + read_bytes);
+    const int got = co_await receive_within(ring_, client,
+                                            std::as_writable_bytes(std::span(held).subspan(before)), left);
+    held.resize(before + static_cast<std::size_t>(std::max(got, 0)));
+    co_return got;
+}
+
+// False where there is none: `refusal` has a status then, or the client just left.
+task<bool> server::read_request(int client, std::string& held, http::request& into, http::response& refusal) {
+    using enum http::request_reader::state;
+    refusal.status = 200;
+    http::request_reader reader;
+    bool begun = !held.empty(), body_begun = false;
+    clock::time_point limit = clock::now() + (begun ? header_time : idle_time);
+    for (;;) {
+        std::size_t taken = 0;
+        const auto state = reader.put(held, taken);
+        held.erase(0, taken); // a header is taken when it is complete, not before
+        if (state == done) break;
+        if (state == bad) refusal = reader.refusal();
+        if (state == bad) co_return false;
+        if (state != header && !std::exchange(body_begun, true)) limit = clock::now() + body_time;
+        if (state == continue_me) {
+            constexpr std::string_view go_on = "HTTP/1.1 100 Continue\r\n\r\n";
+            if (co_await send_all(ring_, client, bytes_of(go_on)) < 0) co_return false;
+        }
+        const int got = co_await receive_more(client, held, limit);
+        if (got == -ETIMEDOUT && begun) refusal = answer_error(408, "the request came too slowly");
+        if (got <= 0 || services_.stopping) co_return false;
+        if (!std::exchange(begun, true)) limit = clock::now() + header_time;
+    }
+    into = reader.take();
+    co_return true;
+}
+
+} // namespace pinfold

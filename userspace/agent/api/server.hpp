@@ -1,0 +1,41 @@
+// Accepts the owner's tools at the API socket and reads their requests, within limits of size, time and number.
+#pragma once
+
+#include "agent/api/services.hpp"
+#include "agent/api_socket.hpp"
+
+#include <set>
+
+namespace pinfold {
+
+class server {
+public:
+    static constexpr std::size_t most_connections = 256; // not counting those that carry streams
+    static constexpr std::size_t most_streams = 1024;
+    static constexpr std::chrono::seconds header_time{10}, body_time{30}, idle_time{60};
+
+    server(cages& owned, api_socket socket);
+    server(const server&) = delete;
+
+    // Accepts until stop(). Spawned once.
+    task<> run();
+    // No new request; running programs are ended, and their clients told.
+    void stop();
+
+private:
+    using clock = std::chrono::steady_clock;
+
+    static task<> serve(server* self, std::shared_ptr<unique_fd> client);
+    task<bool> read_request(int client, std::string& held, http::request& into, http::response& refusal);
+    task<int> receive_more(int client, std::string& held, clock::time_point limit);
+    task<> converse(int client);
+
+    uring& ring_;
+    task_group& group_;
+    services services_;
+    api_socket socket_;
+    std::set<int> reading_; // connections between requests or in the middle of one
+    std::size_t connections_ = 0;
+};
+
+} // namespace pinfold

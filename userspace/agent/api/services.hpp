@@ -1,0 +1,43 @@
+// What every route works with: the cages, the connections that carry streams, and one request with its connection.
+#pragma once
+
+#include "agent/api/answers.hpp"
+#include "agent/api/buffers.hpp"
+#include "agent/api/http.hpp"
+#include "agent/api/stdio.hpp"
+#include "agent/cages.hpp"
+
+#include <optional>
+#include <set>
+
+namespace pinfold {
+
+struct services {
+    cages& owned;
+    buffer_pool buffers;
+    std::set<stdio_session*> sessions; // who is told when the agent stops
+    bool stopping = false;
+};
+
+// One request. A route that upgrades or streams takes the connection over and answers nothing more.
+struct exchange {
+    http::request request;
+    std::string name; // the {name} of the route
+    int client = -1;
+    std::string early; // bytes behind the request
+};
+
+using route_handler = task<std::optional<http::response>> (*)(services&, exchange&);
+
+task<std::optional<http::response>> get_version(services&, exchange&);
+task<std::optional<http::response>> list_cages(services&, exchange&);
+task<std::optional<http::response>> run_cage(services&, exchange&);
+task<std::optional<http::response>> get_cage(services&, exchange&);
+task<std::optional<http::response>> remove_cage(services&, exchange&);
+task<std::optional<http::response>> exec_in_cage(services&, exchange&);
+task<std::optional<http::response>> change_limits(services&, exchange&);
+task<std::optional<http::response>> plan_cage(services&, exchange&);
+task<std::optional<http::response>> list_denials(services&, exchange&);
+task<std::optional<http::response>> run_doctor(services&, exchange&);
+
+} // namespace pinfold
