@@ -19,7 +19,7 @@ json body_of(const std::string& answer) {
     return end == std::string::npos ? json() : json::parse(answer.substr(end + 4), nullptr, false);
 }
 
-const std::string valid = R"({"mode":"caged","dir":"/tmp","argv":["true"]})";
+const std::string valid = R"({"mode":"caged","dir":"/var/tmp","argv":["true"]})";
 
 } // namespace
 

@@ -20,7 +20,7 @@ struct with_cage {
     agent_fixture agent;
     fake_keeper keeper{agent.keeper_socket()};
     stdio_peer peer{agent.api(), "/v1/cages",
-                    R"({"name":"heron","mode":"sealed","dir":"/tmp","argv":["sleep","600"]})"};
+                    R"({"name":"heron","mode":"sealed","dir":"/var/tmp","argv":["sleep","600"]})"};
     with_cage() { peer.wait_for(PINFOLD_FRAME_STARTED); }
 };
 
@@ -50,7 +50,7 @@ TEST_CASE("cages are listed and shown with their limits, notes and figures") {
     const json cage = body_of(world.agent.get("/v1/cages/heron"));
     CHECK(cage.at("name") == "heron");
     CHECK(cage.at("mode") == "sealed");
-    CHECK(cage.at("dir") == "/tmp");
+    CHECK(cage.at("dir") == "/var/tmp");
     CHECK(cage.at("limits") == json({{"memory", 4294967296}, {"cpus", 2.0}, {"pids", 2048}}));
     CHECK(cage.at("notes").at(0) == "limits: not enforced: memory");
     CHECK(cage.at("network").at("tcp_flows") == 0);
@@ -93,7 +93,7 @@ TEST_CASE("DELETE ends a cage and an uncaged program, and their clients learn it
                ContainsSubstring("HTTP/1.1 404"));
 
     stdio_peer uncaged(world.agent.api(), "/v1/cages",
-                       R"({"name":"free","mode":"uncaged","dir":"/tmp","argv":["sleep","600"]})");
+                       R"({"name":"free","mode":"uncaged","dir":"/var/tmp","argv":["sleep","600"]})");
     uncaged.wait_for(PINFOLD_FRAME_STARTED);
     CHECK_THAT(world.agent.raw("DELETE /v1/cages/free HTTP/1.1\r\nConnection: close\r\n\r\n"),
                ContainsSubstring("HTTP/1.1 204"));
@@ -104,9 +104,9 @@ TEST_CASE("DELETE ends a cage and an uncaged program, and their clients learn it
 TEST_CASE("a plan is the keeper's list of steps") {
     with_cage world;
     const json plan = body_of(
-        world.agent.post("/v1/plan", R"({"name":"ibis","mode":"sealed","dir":"/tmp","argv":["true"]})"));
+        world.agent.post("/v1/plan", R"({"name":"ibis","mode":"sealed","dir":"/var/tmp","argv":["true"]})"));
     CHECK(plan.at("steps").at(0) == "make the cgroup of ibis");
-    CHECK_THAT(world.agent.post("/v1/plan", R"({"mode":"uncaged","dir":"/tmp","argv":["true"]})"),
+    CHECK_THAT(world.agent.post("/v1/plan", R"({"mode":"uncaged","dir":"/var/tmp","argv":["true"]})"),
                ContainsSubstring("HTTP/1.1 400"));
 }
 

@@ -11,7 +11,7 @@ using nlohmann::json;
 namespace {
 
 json request(std::vector<std::string> argv, const char* mode = "caged", json more = json::object()) {
-    json body{{"mode", mode}, {"dir", "/tmp"}, {"argv", argv}};
+    json body{{"mode", mode}, {"dir", "/var/tmp"}, {"argv", argv}};
     body.update(more);
     return body;
 }

@@ -95,7 +95,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 }
 
 // In the child: the owner, a session of its own, the log, and nothing else of where it came from.
-[[noreturn]] void become_agent(launch what, const owner& whose) {
+[[noreturn]] void become_agent(launch what, const owner& whose, int report) {
     try {
         ::setsid();
         if (whose.other) {
@@ -115,18 +115,22 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
         ::dup2(nothing, 0);
         ::dup2(log, 1);
         ::dup2(log, 2);
-        ::syscall(SYS_close_range, 3U, ~0U, 0U);
+        ::syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC); // not closed yet: `report` is one of them
         check(::chdir("/"), "change to /");
         ::execve(what.program.c_str(), pointers(what.arguments).data(), pointers(what.environment).data());
         fail_errno(errno, "execute {}", what.program);
     } catch (const std::exception& error) {
-        const std::string line = std::string("pinfold-agent: ") + error.what() + "\n";
-        std::ignore = ::write(2, line.data(), line.size());
+        const std::string text = error.what();
+        std::ignore = ::write(report, text.data(), text.size());
     }
     ::_exit(125);
 }
 
-std::string last_line(const std::string& file) {
+// What the child said before it was the agent, or the last line of the agent's log.
+std::string last_words(const unique_fd& report, const std::string& file) {
+    std::array<char, 1024> text{};
+    const ssize_t got = ::read(report.get(), text.data(), text.size());
+    if (got > 0) return {text.data(), static_cast<std::size_t>(got)};
     std::ifstream from(file);
     std::string last;
     for (std::string line; std::getline(from, line);) {
@@ -167,8 +171,13 @@ unique_fd connect_to_agent(const common_options& options, const owner& whose, bo
     if (auto running = try_connect(socket, whose)) return std::move(*running);
     if (!start) fail("no agent runs at {}", socket.native());
     const launch what = make_launch(options, whose);
+    std::array<int, 2> ends{};
+    check(::pipe2(ends.data(), O_CLOEXEC), "make a pipe for the agent");
+    const unique_fd report(ends[0]);
+    unique_fd theirs(ends[1]);
     const pid_t child = check(::fork(), "start the agent");
-    if (child == 0) become_agent(what, whose);
+    if (child == 0) become_agent(what, whose, theirs.get());
+    theirs.reset();
     for (const auto limit = clock::now() + start_time; clock::now() < limit;
          std::this_thread::sleep_for(look_again)) {
         if (auto running = try_connect(socket, whose)) return std::move(*running);
@@ -176,7 +185,7 @@ unique_fd connect_to_agent(const common_options& options, const owner& whose, bo
         if (::waitpid(child, &status, WNOHANG) != child) continue;
         // It may have lost a race with another agent that was started at the same time.
         if (auto running = try_connect(socket, whose)) return std::move(*running);
-        fail("the agent could not be started: {} (log: {})", last_line(what.log), what.log);
+        fail("the agent could not be started: {} (log: {})", last_words(report, what.log), what.log);
     }
     fail("the agent was started but does not listen at {} after {} s; see {}", socket.native(),
          start_time.count(), what.log);
