@@ -106,7 +106,7 @@ process keeper_home::start() {
         ::_exit(121);
     }
     process keeper(pid, open_pidfd(pid));
-    for (int tries = 0; tries < 3000; ++tries) {
+    for (int tries = 0; tries < 1500; ++tries) {
         if (keeper.reap_within(0ms)) fail("the keeper ended: {}", this->log());
         try {
             (void)wire::channel::connect(socket());

@@ -2,6 +2,7 @@
 
 #include "cage/capabilities.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -71,6 +72,7 @@ private:
     [[nodiscard]] forked fork_with_pidfd(unsigned long flags) const noexcept;
     void send_fd(int socket, int fd) const noexcept;
     void close_others() const noexcept;
+    void keep_only(std::array<int, 9> kept) const noexcept;
     [[noreturn]] void run_init(pid_t program) const noexcept;
     [[noreturn]] void run_program() const noexcept;
 
@@ -303,7 +305,23 @@ void child::await_start() const noexcept {
     if (must(::recv(work_.sync, &byte, 1, 0), child_act::await_relay) != 1) die(child_act::await_relay, EPIPE);
 }
 
+// A clone has every fd of the keeper: its lock, its agents, its own end of `sync`, which would never be seen closed.
+// All but these few are closed before anything else.
+void child::keep_only(std::array<int, 9> kept) const noexcept {
+    std::ranges::sort(kept);
+    unsigned from = 3; // the keeper's own 0 to 2 are replaced before exec
+    for (const int fd : kept) {
+        if (fd < static_cast<int>(from)) continue;
+        if (fd > static_cast<int>(from)) must(::syscall(SYS_close_range, from, fd - 1, 0), child_act::receive_mounts);
+        from = static_cast<unsigned>(fd) + 1;
+    }
+    must(::syscall(SYS_close_range, from, ~0U, 0), child_act::receive_mounts);
+}
+
 void child::build() noexcept {
+    const program_work& program_fds = work_.program;
+    keep_only({work_.sync, work_.report, work_.init_fd, program_fds.program_fd, program_fds.standard[0], program_fds.standard[1],
+               program_fds.standard[2], -1, -1});
     receive_mounts();
     become_root();
     for (const step& each : work_.steps) do_step(each);
@@ -317,6 +335,8 @@ void child::build() noexcept {
 }
 
 void child::enter(int init_pidfd, int sync) noexcept {
+    keep_only({init_pidfd, sync, work_.report, work_.program.program_fd, work_.program.standard[0], work_.program.standard[1],
+               work_.program.standard[2], -1, -1});
     must(::setns(init_pidfd, CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP),
          child_act::join_namespaces);
     const auto [program, pidfd] = fork_with_pidfd(CLONE_PARENT);
