@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <ctime>
@@ -22,7 +23,7 @@ inline std::int64_t now_ns() {
 inline double percentile(std::vector<double>& samples, double share) {
     if (samples.empty()) return 0;
     std::ranges::sort(samples);
-    const auto index = static_cast<std::size_t>(share * static_cast<double>(samples.size() - 1) + 0.5);
+    const auto index = static_cast<std::size_t>(std::lround(share * static_cast<double>(samples.size() - 1)));
     return samples[index];
 }
 

@@ -53,6 +53,7 @@ double spawn_and_wait(const std::vector<std::string>& command) {
     const unique_fd reader(ends[0]);
     unique_fd writer(ends[1]);
     std::vector<char*> argv;
+    argv.reserve(command.size() + 1);
     for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
     argv.push_back(nullptr);
     posix_spawn_file_actions_t actions;
