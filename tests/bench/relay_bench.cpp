@@ -191,7 +191,7 @@ void run(int rounds, double seconds) {
     const pid_t servers = start_servers(world.far());
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     results native, caged, pasta;
-    double up_cpu = 0, up_bytes = 0, down_cpu = 0, down_bytes = 0;
+    double connect_cpu = 0, up_cpu = 0, up_bytes = 0, down_cpu = 0, down_bytes = 0;
     const auto all_of = [&](results& into, const unique_fd& space, const std::vector<std::string>& wrapper) {
         append(into.connect, measure(space, wrapper, "connect", seconds));
         append(into.many, measure(space, wrapper, "many", seconds));
@@ -201,9 +201,11 @@ void run(int rounds, double seconds) {
     for (int round = 0; round < rounds; ++round) {
         all_of(native, world.near(), {});
         const auto before = relay.figures();
-        append(caged.connect, measure(relay.cage(), {}, "connect", seconds));
-        append(caged.many, measure(relay.cage(), {}, "many", seconds));
         double cpu = relay.cpu_milliseconds();
+        append(caged.connect, measure(relay.cage(), {}, "connect", seconds));
+        connect_cpu += relay.cpu_milliseconds() - cpu;
+        append(caged.many, measure(relay.cage(), {}, "many", seconds));
+        cpu = relay.cpu_milliseconds();
         append(caged.up, measure(relay.cage(), {}, "up", seconds));
         up_cpu += relay.cpu_milliseconds() - cpu;
         cpu = relay.cpu_milliseconds();
@@ -220,6 +222,7 @@ void run(int rounds, double seconds) {
     figures all;
     native.add_to(all, "native");
     caged.add_to(all, "relay");
+    all.add("relay_connect_cpu_us", connect_cpu * 1e3 / (rounds * connects));
     all.add("relay_up_cpu_ms_gb", up_cpu / (up_bytes / 1e9));
     all.add("relay_down_cpu_ms_gb", down_cpu / (down_bytes / 1e9));
     pasta.add_to(all, "pasta");

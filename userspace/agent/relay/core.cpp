@@ -8,13 +8,6 @@
 
 namespace pinfold {
 
-namespace {
-
-// Peeked, sent and only then taken out of the receive queue: one for all flows, and it stays in the processor's cache.
-constexpr std::size_t chunk_size = 256 * 1024;
-
-} // namespace
-
 bool fd_budget::take(std::size_t& of_cage, std::size_t count) noexcept {
     const std::size_t free = limit_ - used_;
     if (of_cage + count > free) return false;

@@ -13,6 +13,10 @@
 
 namespace pinfold {
 
+// TCP data is peeked into a chunk, sent, and only then taken out of the receive queue: one chunk for all flows, and it
+// stays in the processor's cache.
+inline constexpr std::size_t chunk_size = 256 * 1024;
+
 // The agent's fds, shared so that no cage can take them all: a cage may hold as many as are still free (so one alone
 // gets half, and whoever comes later still finds some).
 class fd_budget {

@@ -79,6 +79,7 @@ void held_syn::wait_for_accept(const gateway_service* service) {
     // It may be reset before it is accepted, or its application may have left in silence: then nothing else ends this.
     cage.core().timers.set(*this, steady::now() + cage.core().limits.unaccepted);
     cage.write(syn_);
+    side_.expect_accept();
 }
 
 void held_syn::failed(int error) {

@@ -66,6 +66,11 @@ tcp_side::tcp_side(served_cage& cage, int listener)
 
 tcp_side::~tcp_side() = default;
 
+// The handshake runs within the write to the tun, so looking now saves a round through the ring.
+void tcp_side::expect_accept() {
+    cage_.schedule(acceptor_);
+}
+
 void tcp_side::listen() {
     // Accepted sockets inherit both, which saves two system calls a connection.
     if (!set_reset_on_close(listener_, true) || !set_option(listener_, IPPROTO_TCP, TCP_NODELAY, 1))

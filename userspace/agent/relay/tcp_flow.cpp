@@ -8,6 +8,10 @@
 
 namespace pinfold {
 
+namespace {
+constexpr std::size_t least_reach = 64 * 1024;
+}
+
 tcp_flow::direction::direction(tcp_flow& flow, uring& ring, std::uint64_t& counted)
     : readable(ring, flow, POLLIN), writable(ring, flow, POLLOUT), flow_(flow), counted_(counted) {}
 
@@ -29,7 +33,7 @@ void tcp_flow::woken(watch& by) noexcept {
 // Nothing is ever kept in user space: what is read stays in the socket's queue until it has been sent on. So a flow whose
 // receiver is slow costs no memory here, and the kernel's own buffers push back on its sender.
 bool tcp_flow::direction::work(allowance& left) noexcept {
-    const std::span<std::byte> chunk = flow_.side_.cage().core().chunk.bytes();
+    const std::span<std::byte> chunk = flow_.side_.cage().core().chunk.bytes().first(reach_);
     const ssize_t peeked = ::recv(from, chunk.data(), chunk.size(), MSG_PEEK | MSG_DONTWAIT);
     left.spend(peeked > 0 ? static_cast<std::size_t>(peeked) : 0);
     if (peeked == 0) return end_of_stream();
@@ -48,18 +52,24 @@ bool tcp_flow::direction::work(allowance& left) noexcept {
         counted_ += static_cast<std::uint64_t>(sent);
     }
     if (sent < peeked) {
+        // What did not fit was copied in vain: try less until the receiver takes all again.
+        reach_ = std::max(least_reach, reach_ / 2);
         writable.arm(to);
         return false;
     }
-    if (static_cast<std::size_t>(peeked) == chunk.size()) return true;
+    if (static_cast<std::size_t>(peeked) == chunk.size()) {
+        reach_ = std::min(2 * reach_, chunk_size);
+        return true;
+    }
     readable.arm(from); // probably empty; if not, this completes at once
     return false;
 }
 
 bool tcp_flow::direction::end_of_stream() {
     ended = true;
+    if (flow_.up_.ended && flow_.down_.ended) return flow_.finish(); // closing says the rest
     ::shutdown(to, SHUT_WR);
-    return flow_.up_.ended && flow_.down_.ended ? flow_.finish() : false;
+    return false;
 }
 
 bool tcp_flow::finish() {

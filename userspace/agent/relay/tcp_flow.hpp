@@ -36,6 +36,7 @@ private:
         [[nodiscard]] bool end_of_stream();
 
         tcp_flow& flow_;
+        std::size_t reach_ = chunk_size; // how much is looked at in one go
         std::uint64_t& counted_;
     };
 
