@@ -51,7 +51,8 @@ def dns(act):
     query += b"\0" + struct.pack("!2H", 1, 1)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.settimeout(PATIENCE)
-        sender.sendto(query, (act["server"], 53))
+        sender.connect((act["server"], 53))  # connected: a closed port then answers, and does not hang
+        sender.send(query)
         reply = sender.recv(512)
         code = reply[3] & 15
         return "no such name" if code == 3 else f"answered, {struct.unpack_from('!H', reply, 6)[0]} addresses"

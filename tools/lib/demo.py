@@ -58,11 +58,14 @@ def perform(stage: Stage, caged: Performer, uncaged: Performer, row: rows.Row) -
     line["right"] = is_refused(row, result) and packets == 0 and anywhere == 0
     if anywhere:
         line["happened"] += f"; {anywhere} packets arrived somewhere"
-    if row.compare and row.act["act"] in ("tcp", "udp", "dns", "run"):
+    if row.compare and row.act["act"] in ("tcp", "udp", "dns", "run", "read"):
         stage.reset()
-        uncaged.do(row.twin or row.act)
-        line["uncaged_bytes"] = arrived(stage.arrivals(), row.target)[0]
-        line["right"] = line["right"] and line["uncaged_bytes"] > 0
+        told = uncaged.do(row.twin or row.act)
+        if row.target:
+            line["uncaged_bytes"] = arrived(stage.arrivals(), row.target)[0]
+            line["right"] = line["right"] and line["uncaged_bytes"] > 0
+        else:
+            line["right"] = line["right"] and "did" in told
     return line
 
 
@@ -72,17 +75,13 @@ def fact(act: str, expected: str, happened: str, right: bool) -> dict:
 
 def look_at_guards(stage: Stage, cage: dict) -> dict:
     """What the machine's owner sees with bpftool: the guards on the cage's cgroup, by name."""
-    pins = sorted(pin.name for pin in (stage.pins / "cages" / str(cage["cage"])).glob("*"))
-    tree = subprocess.run(["bpftool", "cgroup", "tree"], capture_output=True, text=True, check=False).stdout
-    below = tree.partition(f"/{stage.name}/{cage['cage']}\n")[2].splitlines()
-    shown = []
-    for line in below:
-        if line.lstrip().startswith("/"):
-            break
-        shown.append(line.split()[-1])
-    wanted = {"cage_connect4", "cage_connect6", "cage_sendmsg4", "cage_sendmsg6"}
-    return fact("bpftool shows the guards", "all there", f"{len(pins)} pins; {' '.join(shown)}",
-                len(pins) >= 4 and wanted <= set(shown))
+    pins = sorted(pin.name for pin in (stage.pins / "cages" / cage["cage"]).glob("*"))
+    cgroup = next(path for path in stage.cgroups() if path.exists()) / cage["cage"]
+    shown = subprocess.run(["bpftool", "cgroup", "show", str(cgroup)], capture_output=True, text=True, check=False).stdout
+    names = sorted(set(shown.split()) & {"cage_connect4", "cage_connect6", "cage_sendmsg4", "cage_sendmsg6",
+                                         "cage_socket", "cage_option"})
+    return fact("bpftool shows its guards", "all six", f"{len(names)} by name, {len(pins)} pinned",
+                len(names) == 6 and len(pins) >= 6)
 
 
 def look_at_files(stage: Stage) -> dict:
@@ -92,15 +91,14 @@ def look_at_files(stage: Stage) -> dict:
 
 
 def look_at_process(cage: dict) -> dict:
-    status = Path(f"/proc/{cage['first_pid']}/status").read_text()
+    status = Path(f"/proc/{cage['pid']}/status").read_text()
     uid = int(status.partition("Uid:")[2].split()[0])
     return fact("root inside is nobody outside", "an id of its own range", f"uid {uid}", uid >= 65536)
 
 
 def look_at_denials(stage: Stage, refusals: int) -> dict:
-    told = stage.ask("denials", "--json")
-    count = len(told["denials"] if isinstance(told, dict) else told)
-    return fact("each refusal is on record", f"{refusals} or more", str(count), count >= refusals)
+    told = [line for line in stage.ask_lines("denials", "--json", SESSION) if "rule" in line]
+    return fact("each refusal is on record", f"{refusals} or more", str(len(told)), len(told) >= refusals)
 
 
 def play(stage: Stage) -> list[dict]:
@@ -110,9 +108,9 @@ def play(stage: Stage) -> list[dict]:
     cage = stage.ask("inspect", "--json", SESSION)
     table = [perform(stage, caged, uncaged, row) for row in rows.work(str(stage.project))]
     table += [look_at_files(stage), look_at_process(cage), look_at_guards(stage, cage)]
-    tried = [perform(stage, caged, uncaged, row) for row in rows.attempts()]
+    tried = [perform(stage, caged, uncaged, row) for row in rows.attempts(str(stage.secret))]
     table += tried
-    table.append(look_at_denials(stage, sum("EACCES" in line["happened"] for line in tried) // 2))
+    table.append(look_at_denials(stage, sum("EACCES" in line["happened"] for line in tried)))
     code = caged.finish()
     table.append(fact("ends with the program's exit code", "0", str(code), code == 0))
     subprocess.run(stage.ctl("rm", SESSION), env=stage.environment(), check=False, capture_output=True)

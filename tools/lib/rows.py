@@ -64,12 +64,13 @@ def work(project: str) -> list[Row]:
         works("speaks TCP to the internet", tcp(INTERNET, 9000), "16 bytes came back", INTERNET),
         works("speaks UDP to the internet", udp("9.9.9.9", 9000), "16 bytes came back", "9.9.9.9"),
         works("speaks IPv6 to the internet", tcp("2606:2800:220:1::34", 9000), "16 bytes came back", "2606:2800:220:1::34"),
+        works("has no password of the machine", run("sh", "-c", "grep -c '[$]' /etc/shadow"), "exit 1: 0"),
         works("pings the internet", run("ping", "-n", "-c", "1", "-W", "3", INTERNET), "exit 0", INTERNET),
     ]
 
 
-def attempts() -> list[Row]:
-    """What it tries and must not reach."""
+def attempts(secret: str) -> list[Row]:
+    """What it tries and must not reach; `secret` is a file of the owner's beside the project."""
     targets = [
         ("the LAN", "192.168.1.10", 9000),
         ("the LAN's router", "192.168.1.1", 8080),
@@ -111,7 +112,7 @@ def attempts() -> list[Row]:
                 errors=("EACCES", "EPERM", "EAFNOSUPPORT")),
         refused("source routing", {"act": "source_route"}, errors=("EACCES", "EPERM")),
         refused("a user namespace", {"act": "user_namespace"}, errors=("EPERM", "ENOSYS", "EACCES")),
-        refused("the machine's /etc/shadow", {"act": "read", "path": "/etc/shadow"}, errors=("ENOENT", "EACCES", "EPERM")),
-        refused("root's home", {"act": "read", "path": "/root/.bashrc"}, errors=("ENOENT", "EACCES")),
+        refused("another file of the owner", {"act": "read", "path": secret}, errors=("ENOENT",)),
+        refused("root's home", {"act": "read", "path": "/root/.profile"}, errors=("ENOENT", "EACCES"), compare=False),
     ]
     return rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import re
 import shutil
 import signal
 import subprocess
@@ -50,6 +51,7 @@ class Stage:
         self.home = Path("/var/tmp") / self.name
         self.run_dir, self.state_dir = self.home / "run", self.home / "state"
         self.agent_dir, self.project = self.home / "agent", self.home / "project"
+        self.secret = self.agent_dir / "secret"
         self.api = self.agent_dir / "api.sock"
         self.pins = Path("/sys/fs/bpf") / self.name
         self.daemons: list[subprocess.Popen[bytes]] = []
@@ -65,6 +67,9 @@ class Stage:
         for directory in (self.agent_dir, self.project):
             directory.mkdir(mode=0o700)
             os.chown(directory, self.uid, self.gid)
+        self.secret.write_text("the owner's alone\n")
+        self.secret.chmod(0o600)
+        os.chown(self.secret, self.uid, self.gid)
         self._make_project()
         config = self.home / "keeper.conf"
         config.write_text(f"cgroup={self.name}\nbpf-dir={self.pins}\naccept-unlimited=memory,cpu,pids\n")
@@ -125,11 +130,17 @@ class Stage:
     def ctl(self, *arguments: str) -> list[str]:
         return self.as_owner([f"{self.build}/bin/pinfold", "--api", str(self.api), *arguments])
 
-    def ask(self, *arguments: str) -> object:
+    def ask(self, *arguments: str) -> dict[str, object]:
+        return self.ask_lines(*arguments)[0]
+
+    def ask_lines(self, *arguments: str) -> list[dict[str, object]]:
         done = subprocess.run(self.ctl(*arguments), env=self.environment(), capture_output=True, text=True, timeout=60)
         if done.returncode != 0:
             raise DemoError(f"pinfold {' '.join(arguments)}: exit {done.returncode}: {done.stderr.strip()}")
-        return json.loads(done.stdout)
+        return [json.loads(line) for line in done.stdout.splitlines() if line.strip()]
+
+    def cgroups(self) -> list[Path]:
+        return [Path(mount) / self.name for mount in cgroup2_mounts()]
 
     def start_session(self, name: str) -> Performer:
         command = self.ctl("run", "--sealed", "--dir", str(self.project), "--name", name, "--",
@@ -157,7 +168,7 @@ class Stage:
         for process in (self.session, getattr(self, "uncaged", None), *reversed(self.daemons)):
             stop(process)
         left = [str(pin) for pin in (self.pins / "cages").glob("*/*")] if self.pins.exists() else []
-        cgroups = [Path(mount) / self.name for mount in cgroup2_mounts()]
+        cgroups = self.cgroups()
         left += [str(path) for cgroup in cgroups if cgroup.exists() for path in cgroup.glob("*/") if is_cage(path)]
         left += mounts_below(self.home)
         for mount in reversed(mounts_below(self.home)):
@@ -212,8 +223,8 @@ def cgroup2_mounts() -> list[str]:
 
 
 def is_cage(cgroup: Path) -> bool:
-    """A cgroup with a number for a name; the keeper's anchor is no cage."""
-    return cgroup.name.isdigit()
+    """A cgroup with a number for a name, in hexadecimal; the keeper's anchor is no cage."""
+    return re.fullmatch("[0-9a-f]{16}", cgroup.name) is not None
 
 
 def mounts_below(directory: Path) -> list[str]:

@@ -167,12 +167,15 @@ unique_fd make_overlay(const scratch& places, const std::filesystem::path& lower
     const attachment lower_there(below.get(), places.lower());
     const std::string upper = through_fd(writable, "/" + name + "/upper");
     const std::string work = through_fd(writable, "/" + name + "/work");
+    // Setuid programs gain nothing in a cage (no_new_privs). File capabilities outside of the bounding set would make
+    // exec fail with EPERM, as for Debian's ping; nosuid makes the kernel ignore them.
+    constexpr std::uint64_t attributes = MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID;
     unique_fd overlay =
         durable ? mount_new("overlay", {{"source", "pinfold"}, {"lowerdir", places.lower()}, {"upperdir", upper}, {"workdir", work}},
-                            MOUNT_ATTR_NODEV)
+                            attributes)
                 : mount_new("overlay", {{"source", "pinfold"}, {"lowerdir", places.lower()}, {"upperdir", upper},
                                         {"workdir", work}, {"volatile", ""}},
-                            MOUNT_ATTR_NODEV);
+                            attributes);
     // An upper that the overlay cannot use makes it silently read-only (errno 75 in the kernel's log).
     struct statvfs seen{};
     check(::fstatvfs(overlay.get(), &seen), "look at the overlay of {}", lower.native());
