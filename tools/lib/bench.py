@@ -79,10 +79,13 @@ def switches(pid: int) -> int:
     return total
 
 
-def leaf(pid: int) -> int:
-    """The daemon behind nsenter and setpriv, which exec it: the same pid, unless one of them forked."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return leaf(int(children[0])) if children else pid
+def daemon_pid(stage: Stage, number: int, name: str) -> int:
+    """nsenter and setpriv exec the daemon, so its pid is theirs; a figure of anything else would be worthless."""
+    pid = stage.daemons[number].pid
+    comm = Path(f"/proc/{pid}/comm").read_text().strip()
+    if not name.startswith(comm):
+        raise DemoError(f"process {pid} is {comm}, not {name}")
+    return pid
 
 
 def cage_pids(stage: Stage) -> list[int]:
@@ -107,7 +110,7 @@ def bench_memory(build: Path, runs: int) -> Figures:
         return process
 
     def work(stage: Stage) -> Figures:
-        agent, keeper = leaf(stage.daemons[1].pid), leaf(stage.daemons[0].pid)
+        keeper, agent = daemon_pid(stage, 0, "pinfold-keeper"), daemon_pid(stage, 1, "pinfold-agent")
         sessions = []
         try:
             sessions.append(start(stage, 0))
