@@ -44,7 +44,12 @@ std::vector<std::string> entries(int folder, unsigned char type) {
 
 } // namespace
 
-records::records(const std::filesystem::path& folder) : folder_(make_directory(folder)), path_(folder) {}
+// One that was being written when the keeper was killed had not replaced anything yet.
+records::records(const std::filesystem::path& folder) : folder_(make_directory(folder)), path_(folder) {
+    for (const std::string& name : entries(folder_.get(), DT_REG)) {
+        if (name.ends_with(".new")) (void)::unlinkat(folder_.get(), name.c_str(), 0);
+    }
+}
 
 void records::write(const std::string& name, const wire::cage_state& state) const {
     replace_file_at(folder_.get(), name, to_bytes(state));
