@@ -109,7 +109,8 @@ process keeper_home::start() {
     for (int tries = 0; tries < 1500; ++tries) {
         if (keeper.reap_within(0ms)) fail("the keeper ended: {}", this->log());
         try {
-            (void)wire::channel::connect(socket());
+            // Asked, not only connected: the last keeper's socket may live on for a moment in a child it was cloning.
+            (void)keeper_link(socket());
             return keeper;
         } catch (const std::exception&) {
             std::this_thread::sleep_for(10ms);

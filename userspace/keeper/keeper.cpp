@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <thread>
 
 namespace pinfold {
 
@@ -28,7 +29,11 @@ unique_fd lock_run_dir(const std::filesystem::path& run_dir) {
     const unique_fd folder = make_directory(run_dir, 0755);
     check(::fchmod(folder.get(), 0755), "open {} to the agents", run_dir.native()); // past the umask
     unique_fd lock(check(::openat(folder.get(), "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600), "open the lock of {}", run_dir.native()));
-    if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) fail("another keeper runs on {}: stop it first", run_dir.native());
+    // A child that was just being cloned when the last keeper was killed holds a copy for a moment.
+    for (int tries = 0; ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0; ++tries) {
+        if (tries == 40) fail("another keeper runs on {}: stop it first", run_dir.native());
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
     return lock;
 }
 

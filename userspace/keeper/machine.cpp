@@ -80,7 +80,9 @@ unique_fd load_program(const std::filesystem::path& folder, const char* name) {
         unique_fd memory(check(made, "make a place in memory for {}", name));
         for (off_t at = 0; at < seen.st_size;) check(::sendfile(memory.get(), file.get(), &at, static_cast<std::size_t>(seen.st_size - at)), "load {}", path.native());
         check(::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL), "seal {}", name);
-        check(::fchmod(memory.get(), 0555), "let a cage run {}", name);
+        // Run, but not read: what cannot be read is not dumpable from its exec on (the kernel's would_dump), so there is no
+        // moment in which a cage could trace its own pid 1.
+        check(::fchmod(memory.get(), 0111), "let a cage run {}", name);
         return memory;
     }
     fail("{} was not found ({}): name its folder by libexec= in the configuration", name, looked);
