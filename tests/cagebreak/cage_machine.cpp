@@ -132,7 +132,7 @@ cage_machine::~cage_machine() {
     std::error_code ignored;
     std::filesystem::remove_all(pins_, ignored);
     (void)anchor_.remove();
-    cgroup::open(cgroups_.fd(), ".").kill(1s);
+    (void)cgroup::open(cgroups_.fd(), ".").kill(1s);
     std::filesystem::remove(cgroups_.mount() / fmt::format("pinfold-cagebreak-{}", ::getpid()), ignored);
     const unique_fd above(::open("/tmp", O_DIRECTORY | O_CLOEXEC));
     (void)remove_tree_at(above.get(), folder_.filename().c_str());

@@ -48,7 +48,7 @@ world::world() : name_(fmt::format("pft{}x{}", ::getpid(), made++)) {
 }
 
 world::~world() {
-    (void)run_command(PINFOLD_SOURCE_DIR "/tests/world down >/dev/null", "PINFOLD_WORLD=" + name_);
+    (void)run_command(PINFOLD_SOURCE_DIR "/tests/world down >/dev/null 2>&1", "PINFOLD_WORLD=" + name_);
 }
 
 void world::enter(const std::string& space) const {
