@@ -21,8 +21,8 @@ constexpr int connects = 3000, at_once = 32;
 constexpr std::size_t block_size = 256 * 1024;
 
 // In a user namespace of its own: as root of the machine it would become nobody, who may not open /dev/net/tun here.
-const std::vector<std::string> pasta_command{"/usr/bin/unshare",  "--user",      "--map-root-user", "/usr/bin/pasta",
-                                             "--config-net", "--foreground", "--"};
+const std::vector<std::string> pasta_command{
+    "/usr/bin/unshare", "--user", "--map-root-user", "/usr/bin/pasta", "--config-net", "--foreground", "--"};
 
 void each_connection(const unique_fd& listener, const std::function<void(const unique_fd&)>& serve) {
     for (;;) {
@@ -55,7 +55,8 @@ pid_t start_servers(const unique_fd& far) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     std::vector<std::thread> threads;
     const auto serve = [&](std::uint16_t port, int count, void (*how)(const unique_fd&)) {
-        auto listener = std::make_shared<unique_fd>(test::bind_to(far, SOCK_STREAM, test::at(test::place::web4, port)));
+        auto listener = std::make_shared<unique_fd>(
+            test::bind_to(far, SOCK_STREAM, test::at(test::place::web4, port)));
         test::limit_time(listener->get(), std::chrono::milliseconds(0));
         for (int i = 0; i < count; ++i)
             threads.emplace_back([listener, how] { each_connection(*listener, how); });
@@ -100,7 +101,8 @@ double one_connection() {
     if (::send(server.get(), &byte, 1, MSG_NOSIGNAL) != 1 || ::recv(server.get(), &byte, 1, 0) != 1)
         fail("a connection broke");
     const double microseconds = static_cast<double>(now_ns() - begin) / 1e3;
-    (void)::recv(server.get(), &byte, 1, 0); // the server closes first: its side keeps the port for a minute, not ours
+    (void)::recv(server.get(), &byte, 1,
+                 0); // the server closes first: its side keeps the port for a minute, not ours
     return microseconds;
 }
 
@@ -121,14 +123,18 @@ double connections_a_second(double seconds) {
 }
 
 void run_client(const std::string& what, double seconds) {
-    if (what == "up") fmt::print("{}\n", bulk(sink_port, seconds, true));
-    else if (what == "down") fmt::print("{}\n", bulk(source_port, seconds, false));
-    else if (what == "many") fmt::print("{}\n", connections_a_second(seconds));
+    if (what == "up")
+        fmt::print("{}\n", bulk(sink_port, seconds, true));
+    else if (what == "down")
+        fmt::print("{}\n", bulk(source_port, seconds, false));
+    else if (what == "many")
+        fmt::print("{}\n", connections_a_second(seconds));
     else
         for (int i = 0; i < connects; ++i) fmt::print("{}\n", one_connection());
 }
 
-std::vector<double> measure(const unique_fd& space, const std::vector<std::string>& wrapper, const char* what, double seconds) {
+std::vector<double> measure(const unique_fd& space, const std::vector<std::string>& wrapper, const char* what,
+                            double seconds) {
     int ends[2] = {};
     check(::pipe2(ends, O_CLOEXEC), "make a pipe");
     const unique_fd reading(ends[0]);
@@ -138,7 +144,8 @@ std::vector<double> measure(const unique_fd& space, const std::vector<std::strin
         ::prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (::setns(space.get(), CLONE_NEWNET) < 0 || ::dup2(writing.get(), STDOUT_FILENO) < 0) ::_exit(1);
         std::vector<std::string> words = wrapper;
-        words.insert(words.end(), {std::filesystem::read_symlink("/proc/self/exe"), "--client", what, std::to_string(seconds)});
+        words.insert(words.end(), {std::filesystem::read_symlink("/proc/self/exe"), "--client", what,
+                                   std::to_string(seconds)});
         std::vector<char*> argv;
         for (std::string& word : words) argv.push_back(word.data());
         argv.push_back(nullptr);
@@ -214,8 +221,7 @@ void run(int rounds, double seconds) {
         const auto after = relay.figures();
         up_bytes += static_cast<double>(after.bytes_up - before.bytes_up);
         down_bytes += static_cast<double>(after.bytes_down - before.bytes_down);
-        if (::access("/usr/bin/pasta", X_OK) == 0)
-            all_of(pasta, world.near(), pasta_command);
+        if (::access("/usr/bin/pasta", X_OK) == 0) all_of(pasta, world.near(), pasta_command);
     }
     ::kill(servers, SIGKILL);
     ::waitpid(servers, nullptr, 0);
@@ -243,9 +249,12 @@ int main(int count, char** words) {
         int runs = 3;
         double seconds = 2;
         for (std::size_t i = 1; i + 1 < all.size(); i += 2) {
-            if (all[i] == "--runs") runs = std::stoi(all[i + 1]);
-            else if (all[i] == "--seconds") seconds = std::stod(all[i + 1]);
-            else pinfold::fail("unknown argument {}; there are --runs and --seconds", all[i]);
+            if (all[i] == "--runs")
+                runs = std::stoi(all[i + 1]);
+            else if (all[i] == "--seconds")
+                seconds = std::stod(all[i + 1]);
+            else
+                pinfold::fail("unknown argument {}; there are --runs and --seconds", all[i]);
         }
         pinfold::bench::run(runs, seconds);
     } catch (const std::exception& error) {

@@ -23,7 +23,8 @@ std::uint32_t allow_all(cage_mode, int, const endpoint&) {
 
 struct both_modes {
     explicit both_modes(destination_check check = machine_destinations())
-        : relay(world, {{.id = caged, .mode = cage_mode::caged}, {.id = sealed, .mode = cage_mode::sealed}}, check) {}
+        : relay(world, {{.id = caged, .mode = cage_mode::caged}, {.id = sealed, .mode = cage_mode::sealed}},
+                check) {}
 
     relay_world world;
     relay_process relay;
@@ -66,8 +67,9 @@ TEST_CASE("a sealed cage reaches the internet and nothing local, a caged one the
         const char* name;
         const unique_fd& space;
     };
-    for (const auto& [name, space] : {local_place{place::lan4, far}, local_place{place::mesh4, far},
-                                      local_place{place::machine4, near}, local_place{place::machine_public4, near}}) {
+    for (const auto& [name, space] :
+         {local_place{place::lan4, far}, local_place{place::mesh4, far}, local_place{place::machine4, near},
+          local_place{place::machine_public4, near}}) {
         INFO(name);
         CHECK(try_tcp(it, sealed, space, at(name, 81)) == EHOSTUNREACH);
         CHECK(try_tcp(it, caged, space, at(name, 81)) == 0);
@@ -92,7 +94,9 @@ TEST_CASE("a route that appears makes its destinations local at once") {
     const both_modes it;
     const endpoint web = at(place::web4, 80);
     CHECK(try_tcp(it, sealed, it.world.far(), web) == 0);
-    const auto run = [&](const char* command) { return inside(it.world.near(), [&] { return std::system(command); }); };
+    const auto run = [&](const char* command) {
+        return inside(it.world.near(), [&] { return std::system(command); });
+    };
     REQUIRE(run("ip route add 93.184.0.0/16 via 10.77.0.2") == 0);
     CHECK(try_tcp(it, sealed, it.world.far(), web) == EHOSTUNREACH);
     CHECK(try_tcp(it, caged, it.world.far(), web) == 0);
@@ -129,7 +133,8 @@ TEST_CASE("the machine's loopback is never dialled, whatever a packet looks like
     for (const bool open : {false, true}) {
         relay_world world;
         const unique_fd sink = bind_to(world.near(), SOCK_DGRAM, at("127.0.0.1", 5353));
-        relay_process relay(world, {{.mode = cage_mode::caged}}, open ? destination_check(allow_all) : machine_destinations());
+        relay_process relay(world, {{.mode = cage_mode::caged}},
+                            open ? destination_check(allow_all) : machine_destinations());
         const unique_fd raw = make_socket(relay.cage(), AF_PACKET, SOCK_DGRAM);
         endpoint mapped = endpoint::v6({0, 0, 0xffff, 0x7f000001}, 5353);
         for (const endpoint& to : {at("127.0.0.1", 5353), mapped}) {
@@ -138,7 +143,8 @@ TEST_CASE("the machine's loopback is never dialled, whatever a packet looks like
             device.sll_family = AF_PACKET;
             device.sll_protocol = htons(to.is_v4() ? ETH_P_IP : ETH_P_IPV6);
             device.sll_ifindex = PINFOLD_TUN_IFINDEX;
-            CHECK(::sendto(raw.get(), bytes.data(), bytes.size(), 0, reinterpret_cast<const sockaddr*>(&device),
+            CHECK(::sendto(raw.get(), bytes.data(), bytes.size(), 0,
+                           reinterpret_cast<const sockaddr*>(&device),
                            sizeof device) == static_cast<ssize_t>(bytes.size()));
             // IPV6_V6ONLY is the second line: with any check the mapped form arrives nowhere.
             CHECK(is_there(sink, 300) == (open && to.is_v4()));
@@ -164,7 +170,8 @@ TEST_CASE("packets that are not the cage's own are dropped and counted") {
         device.sll_family = AF_PACKET;
         device.sll_protocol = htons(ETH_P_IP);
         device.sll_ifindex = PINFOLD_TUN_IFINDEX;
-        ::sendto(raw.get(), made.data(), made.size(), 0, reinterpret_cast<const sockaddr*>(&device), sizeof device);
+        ::sendto(raw.get(), made.data(), made.size(), 0, reinterpret_cast<const sockaddr*>(&device),
+                 sizeof device);
         return is_there(sink, 200);
     };
     const auto before = relay.figures().dropped;

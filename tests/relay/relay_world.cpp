@@ -24,7 +24,8 @@ unique_fd new_space() {
     std::thread([&] {
         try {
             check(::unshare(CLONE_NEWNET), "make a network namespace");
-            made = unique_fd(check(::open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC), "open a namespace"));
+            made = unique_fd(
+                check(::open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC), "open a namespace"));
         } catch (...) {
             error = std::current_exception();
         }
@@ -88,7 +89,8 @@ void become_nobody() {
     check(::prctl(PR_SET_DUMPABLE, 1, 0, 0, 0), "be read by the test"); // its /proc, for the memory figures
 }
 
-int serve(std::vector<relay_cage> cages, const destination_check& check_destination, relay_limits limits, int control) {
+int serve(std::vector<relay_cage> cages, const destination_check& check_destination, relay_limits limits,
+          int control) {
     uring ring;
     {
         relay relay(ring, check_destination, limits);
@@ -97,8 +99,9 @@ int serve(std::vector<relay_cage> cages, const destination_check& check_destinat
                          (void)::send(connection.get(), "agent\n", 6, MSG_NOSIGNAL);
                      }});
         task_group tasks([](const std::exception_ptr& error) { std::rethrow_exception(error); });
-        tasks.spawn([](uring& which, pinfold::relay& whose, int fd) -> task<> { co_await obey(which, whose, fd); },
-                    std::ref(ring), std::ref(relay), control);
+        tasks.spawn(
+            [](uring& which, pinfold::relay& whose, int fd) -> task<> { co_await obey(which, whose, fd); },
+            std::ref(ring), std::ref(relay), control);
         ring.run();
     }
     return ring.in_flight() == 0 ? 0 : 3;
@@ -109,7 +112,8 @@ int serve(std::vector<relay_cage> cages, const destination_check& check_destinat
 relay_world::relay_world() : near_(new_space()), far_(new_space()) {
     static int made = 0;
     pins_ = fmt::format("/sys/fs/bpf/pinfold-relay-{}-{}", ::getpid(), made++);
-    run(near_, fmt::format("ip link add near0 type veth peer name far0 netns /proc/{}/fd/{}", ::getpid(), far_.get()));
+    run(near_, fmt::format("ip link add near0 type veth peer name far0 netns /proc/{}/fd/{}", ::getpid(),
+                           far_.get()));
     run(far_, far_commands);
     run(near_, near_commands);
     steering_ = std::make_unique<steering>(pins_);
@@ -127,8 +131,8 @@ cage_network relay_world::make_cage(std::uint64_t id) {
     return steering_->make(id);
 }
 
-relay_process::relay_process(relay_world& world, std::vector<served> cages, destination_check check_destination,
-                             relay_limits limits, std::size_t most_fds) {
+relay_process::relay_process(relay_world& world, std::vector<served> cages,
+                             destination_check check_destination, relay_limits limits, std::size_t most_fds) {
     std::vector<relay_cage> given;
     for (served& each : cages) {
         cage_network network = world.make_cage(each.id);
@@ -169,7 +173,8 @@ relay_figures relay_process::ask(char what, std::uint64_t id) const {
     const control_message message{what, id};
     relay_figures figures;
     check(::send(control_.get(), &message, sizeof message, MSG_NOSIGNAL), "ask the relay");
-    if (::recv(control_.get(), &figures, sizeof figures, 0) != sizeof figures) fail("the relay does not answer");
+    if (::recv(control_.get(), &figures, sizeof figures, 0) != sizeof figures)
+        fail("the relay does not answer");
     return figures;
 }
 
@@ -203,6 +208,15 @@ std::size_t relay_process::proportional_bytes() const {
     return 0;
 }
 
+std::size_t relay_process::times_woken() const {
+    std::ifstream status(fmt::format("/proc/{}/status", pid_));
+    for (std::string word; status >> word;) {
+        std::size_t count = 0;
+        if (word == "voluntary_ctxt_switches:" && status >> count) return count;
+    }
+    return 0;
+}
+
 double relay_process::cpu_milliseconds() const {
     // The clock of a process, from its pid: clock_getcpuclockid() without the library's check of permissions.
     timespec used{};
@@ -213,7 +227,8 @@ double relay_process::cpu_milliseconds() const {
 
 std::size_t relay_process::open_fds() const {
     std::size_t count = 0;
-    for (const auto& each : std::filesystem::directory_iterator(fmt::format("/proc/{}/fd", pid_))) count += each.exists();
+    for (const auto& each : std::filesystem::directory_iterator(fmt::format("/proc/{}/fd", pid_)))
+        count += each.exists();
     return count;
 }
 

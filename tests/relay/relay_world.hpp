@@ -27,8 +27,10 @@ auto inside(const unique_fd& space, Act act) {
     std::thread([&] {
         try {
             check(::setns(space.get(), CLONE_NEWNET), "enter a network namespace of the test");
-            if constexpr (std::is_void_v<result_type>) act();
-            else result = act();
+            if constexpr (std::is_void_v<result_type>)
+                act();
+            else
+                result = act();
         } catch (...) {
             error = std::current_exception();
         }
@@ -45,11 +47,11 @@ inline constexpr const char* web6 = "2606:2800:220:1::34";
 inline constexpr const char* lan4 = "10.77.0.2";
 inline constexpr const char* lan6 = "fd77::2";
 inline constexpr const char* mesh4 = "198.51.100.7";
-inline constexpr const char* machine4 = "10.77.0.1";     // the machine's end of the link
+inline constexpr const char* machine4 = "10.77.0.1";          // the machine's end of the link
 inline constexpr const char* machine_public4 = "203.0.113.5"; // and a public-looking address of its own
-inline constexpr const char* black_hole = "192.0.2.66";  // swallows
-inline constexpr const char* unreachable = "192.0.2.99"; // far answers "host unreachable"
-inline constexpr const char* no_net = "192.0.2.98";      // the machine itself has no way there
+inline constexpr const char* black_hole = "192.0.2.66";       // swallows
+inline constexpr const char* unreachable = "192.0.2.99";      // far answers "host unreachable"
+inline constexpr const char* no_net = "192.0.2.98";           // the machine itself has no way there
 } // namespace place
 
 // One way out of a namespace, the way the machine's `near` has it.
@@ -81,8 +83,9 @@ struct served {
 // The relay in a process of its own: nobody's uid, no capability, in `near`. Port 8080 of the gateway answers "agent\n".
 class relay_process {
 public:
-    relay_process(relay_world& world, std::vector<served> cages, destination_check check = machine_destinations(),
-                  relay_limits limits = {}, std::size_t most_fds = 0);
+    relay_process(relay_world& world, std::vector<served> cages,
+                  destination_check check = machine_destinations(), relay_limits limits = {},
+                  std::size_t most_fds = 0);
     relay_process(const relay_process&) = delete;
     relay_process& operator=(const relay_process&) = delete;
     ~relay_process();
@@ -96,6 +99,7 @@ public:
     [[nodiscard]] std::size_t proportional_bytes() const; // PSS
     [[nodiscard]] std::size_t open_fds() const;
     [[nodiscard]] double cpu_milliseconds() const; // user and system time so far
+    [[nodiscard]] std::size_t times_woken() const; // and gone to sleep again: its voluntary context switches
 
 private:
     [[nodiscard]] relay_figures ask(char what, std::uint64_t id) const;

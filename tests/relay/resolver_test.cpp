@@ -23,7 +23,8 @@ void answer(const unique_fd& server, std::string_view with) {
     std::string query(1500, '\0');
     sockaddr_storage from{};
     socklen_t size = sizeof from;
-    const ssize_t got = ::recvfrom(server.get(), query.data(), query.size(), 0, reinterpret_cast<sockaddr*>(&from), &size);
+    const ssize_t got = ::recvfrom(server.get(), query.data(), query.size(), 0,
+                                   reinterpret_cast<sockaddr*>(&from), &size);
     if (got < 2) return;
     const std::string text = query.substr(0, 2) + std::string(with);
     (void)::sendto(server.get(), text.data(), text.size(), 0, reinterpret_cast<const sockaddr*>(&from), size);
@@ -59,7 +60,8 @@ TEST_CASE("queries over TCP reach the resolver, too") {
     CHECK(name_of(ends.inside.get(), ::getpeername) == gateway);
 }
 
-TEST_CASE("a resolver that refuses or keeps silent is passed over, and the next query begins with the one that answered") {
+TEST_CASE("a resolver that refuses or keeps silent is passed over, and the next query begins with the one "
+          "that answered") {
     const resolver_world it({"127.0.0.7", place::black_hole, place::lan4});
     const unique_fd third = bind_to(it.world.far(), SOCK_DGRAM, at(place::lan4, 53));
     const unique_fd client = ask(it, "1A question");
@@ -111,7 +113,8 @@ TEST_CASE("the agent answers a port of the gateway itself, in cages that it is o
     CHECK(hear_all(client, 100) == "agent\n");
     CHECK(hear(client).empty());
     const resolver_world sealed({}, cage_mode::sealed);
-    CHECK(connect_to(make_socket(sealed.relay.cage(), AF_INET, SOCK_STREAM).get(), at("192.0.0.1", 8080)) == ECONNREFUSED);
+    CHECK(connect_to(make_socket(sealed.relay.cage(), AF_INET, SOCK_STREAM).get(), at("192.0.0.1", 8080)) ==
+          ECONNREFUSED);
 }
 
 } // namespace pinfold::test

@@ -23,7 +23,8 @@ inline endpoint at(const std::string& address, std::uint16_t port) {
 
 inline void limit_time(int fd, std::chrono::milliseconds limit = std::chrono::seconds(5)) {
     const timeval value{.tv_sec = limit.count() / 1000, .tv_usec = (limit.count() % 1000) * 1000};
-    for (const int option : {SO_RCVTIMEO, SO_SNDTIMEO}) ::setsockopt(fd, SOL_SOCKET, option, &value, sizeof value);
+    for (const int option : {SO_RCVTIMEO, SO_SNDTIMEO})
+        ::setsockopt(fd, SOL_SOCKET, option, &value, sizeof value);
 }
 
 inline unique_fd make_socket(const unique_fd& space, int family, int type, int protocol = 0) {
@@ -71,7 +72,8 @@ inline unique_fd accept_from(const unique_fd& listener) {
 inline endpoint name_of(int fd, decltype(::getpeername)* name) {
     sockaddr_storage storage{};
     socklen_t size = sizeof storage;
-    return name(fd, reinterpret_cast<sockaddr*>(&storage), &size) == 0 ? endpoint::from(storage, size) : endpoint{};
+    return name(fd, reinterpret_cast<sockaddr*>(&storage), &size) == 0 ? endpoint::from(storage, size)
+                                                                       : endpoint{};
 }
 
 inline bool say(const unique_fd& to, std::string_view text) {

@@ -15,7 +15,8 @@ void require_root() {
 
 struct caged_world {
     explicit caged_world(std::vector<std::string> resolvers = {}, relay_limits limits = {})
-        : relay(world, {{.mode = cage_mode::caged, .resolvers = std::move(resolvers)}}, machine_destinations(), limits) {}
+        : relay(world, {{.mode = cage_mode::caged, .resolvers = std::move(resolvers)}},
+                machine_destinations(), limits) {}
     relay_world world = [] {
         require_root();
         return relay_world();
@@ -32,7 +33,8 @@ datagram hear_from(const unique_fd& socket) {
     std::string text(70000, '\0');
     sockaddr_storage from{};
     socklen_t size = sizeof from;
-    const ssize_t got = ::recvfrom(socket.get(), text.data(), text.size(), 0, reinterpret_cast<sockaddr*>(&from), &size);
+    const ssize_t got = ::recvfrom(socket.get(), text.data(), text.size(), 0,
+                                   reinterpret_cast<sockaddr*>(&from), &size);
     if (got < 0) return {fmt::format("errno {}", errno), {}};
     text.resize(static_cast<std::size_t>(got));
     return {text, endpoint::from(from, size)};
@@ -41,7 +43,8 @@ datagram hear_from(const unique_fd& socket) {
 bool say_to(const unique_fd& socket, std::string_view text, const endpoint& to) {
     sockaddr_storage name{};
     const socklen_t size = to.write(name);
-    return ::sendto(socket.get(), text.data(), text.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&name), size) >= 0;
+    return ::sendto(socket.get(), text.data(), text.size(), MSG_NOSIGNAL,
+                    reinterpret_cast<const sockaddr*>(&name), size) >= 0;
 }
 
 // Answers each datagram with the same one, so many times.
@@ -150,7 +153,8 @@ TEST_CASE("an echo request is answered by the host that was asked, with the iden
         request += "payload";
         for (int i = 0; i < 2; ++i) {
             CHECK(say_to(ping, request, to));
-            const datagram answer = hear_from(ping); // the kernel hands it out by its identifier and its checksum
+            const datagram answer = hear_from(
+                ping); // the kernel hands it out by its identifier and its checksum
             REQUIRE(answer.text.size() == request.size());
             CHECK(answer.text[0] == static_cast<char>(v4 ? ICMP_ECHOREPLY : ICMP6_ECHO_REPLY));
             CHECK(answer.text.substr(6) == request.substr(6));

@@ -23,7 +23,8 @@ byte_vector from_hex(std::string_view text) {
     return made;
 }
 
-const endpoint web4 = endpoint::v4(0x5db8d822, 80), web6 = endpoint::v6({0x26062800, 0x02200001, 0, 0x34}, 80);
+const endpoint web4 = endpoint::v4(0x5db8d822, 80),
+               web6 = endpoint::v6({0x26062800, 0x02200001, 0, 0x34}, 80);
 
 endpoint own(bool v4, std::uint16_t port) {
     return v4 ? endpoint::v4(PINFOLD_OWN4, port) : endpoint::v6(PINFOLD_OWN6_WORDS, port);
@@ -101,7 +102,8 @@ TEST_CASE("a SYN is read with its key and its sequence number, of both families"
         const auto read = parse_packet(bytes);
         REQUIRE(read.has_value());
         CHECK(read->kind == packet_kind::syn);
-        CHECK(read->flow == flow_key{.protocol = IPPROTO_TCP, .source = own(to.is_v4(), 4000), .destination = to});
+        CHECK(read->flow ==
+              flow_key{.protocol = IPPROTO_TCP, .source = own(to.is_v4(), 4000), .destination = to});
         CHECK(read->sequence == 0x12345678);
         CHECK(read->whole.size() == bytes.size());
     }
@@ -130,7 +132,8 @@ TEST_CASE("an echo request is read with its identifier as the port") {
         CHECK(reason(bytes) == drop::protocol); // a reply is not taken
         // The sum of the type's change: 0 -> 8, 129 -> 128, in the high byte of the first word.
         put8(bytes, header, v4 ? echo_request4 : echo_request6);
-        put16(bytes, header + 2, static_cast<std::uint16_t>(get16(bytes, header + 2) + (v4 ? -0x0800 : 0x0100)));
+        put16(bytes, header + 2,
+              static_cast<std::uint16_t>(get16(bytes, header + 2) + (v4 ? -0x0800 : 0x0100)));
         const auto read = parse_packet(bytes);
         REQUIRE(read.has_value());
         CHECK(read->kind == packet_kind::echo);
@@ -147,7 +150,8 @@ TEST_CASE("what a cage may have made by hand is dropped, each for its reason") {
         if (fix) fix_ip4_sum(packet);
         return packet;
     };
-    const byte_vector udp = udp_packet(web4, "hello"), syn = syn_packet(web4), udp6 = udp_packet(web6, "hello");
+    const byte_vector udp = udp_packet(web4, "hello"), syn = syn_packet(web4),
+                      udp6 = udp_packet(web6, "hello");
     CHECK(reason({}) == drop::truncated);
     CHECK(reason(changed(udp, 0, 0x55)) == drop::version);
     CHECK(reason(changed(udp, 0, 0x46)) == drop::options);
@@ -210,7 +214,10 @@ TEST_CASE("ICMP errors carry the code of their meaning and quote what they answe
     const struct {
         unreachable why;
         std::uint8_t v4, v6;
-    } codes[] = {{unreachable::network, 0, 0}, {unreachable::denied, 13, 1}, {unreachable::host, 1, 3}, {unreachable::port, 3, 4}};
+    } codes[] = {{unreachable::network, 0, 0},
+                 {unreachable::denied, 13, 1},
+                 {unreachable::host, 1, 3},
+                 {unreachable::port, 3, 4}};
     for (const auto& [why, code4, code6] : codes) {
         for (const endpoint& to : {web4, web6}) {
             const byte_vector bytes = udp_packet(to, std::string(300, 'x'));
@@ -269,13 +276,15 @@ TEST_CASE("the relay never dials itself, in any spelling") {
         const auto to = endpoint::parse(address, port);
         return to ? never_dialled(protocol, *to) : std::uint32_t{PINFOLD_RULE_NONE};
     };
-    for (const char* never : {"127.0.0.1", "127.255.0.9", "0.0.0.0", "0.1.2.3", "::1", "::", "::7f00:1", "224.0.0.1", "240.0.0.1",
-                              "255.255.255.255", "ff02::1", "fe80::1", "192.0.0.1", "192.0.0.2", "192.0.0.7", "fd5e:ca9e:1::1",
-                              "fd5e:ca9e:1::9", "64:ff9b::127.0.0.1", "64:ff9b::192.0.0.1"}) {
+    for (const char* never :
+         {"127.0.0.1", "127.255.0.9", "0.0.0.0", "0.1.2.3", "::1", "::", "::7f00:1", "224.0.0.1", "240.0.0.1",
+          "255.255.255.255", "ff02::1", "fe80::1", "192.0.0.1", "192.0.0.2", "192.0.0.7", "fd5e:ca9e:1::1",
+          "fd5e:ca9e:1::9", "64:ff9b::127.0.0.1", "64:ff9b::192.0.0.1"}) {
         INFO(never);
         CHECK(rule(never) != PINFOLD_RULE_NONE);
     }
-    for (const char* open : {"93.184.216.34", "10.0.0.1", "192.168.1.1", "2606:2800:220:1::34", "fd00::1", "64:ff9b::1.1.1.1"}) {
+    for (const char* open :
+         {"93.184.216.34", "10.0.0.1", "192.168.1.1", "2606:2800:220:1::34", "fd00::1", "64:ff9b::1.1.1.1"}) {
         INFO(open);
         CHECK(rule(open) == PINFOLD_RULE_NONE);
     }

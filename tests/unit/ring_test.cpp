@@ -52,7 +52,8 @@ TEST_CASE("what is sent is received, through the ring") {
             std::array<std::byte, 4096> room{};
             if (co_await send_all(which, ends.a.get(), std::as_bytes(std::span("hello", 5))) < 0) co_return;
             const int size = co_await receive(which, ends.b.get(), room);
-            into.assign(reinterpret_cast<const char*>(room.data()), static_cast<std::size_t>(std::max(size, 0)));
+            into.assign(reinterpret_cast<const char*>(room.data()),
+                        static_cast<std::size_t>(std::max(size, 0)));
         },
         std::cref(pair), std::ref(heard));
     CHECK(heard == "hello");
@@ -125,7 +126,8 @@ TEST_CASE("more operations than the queue holds are all done") {
     for (int i = 0; i < 1000; ++i)
         tasks.spawn(
             [](uring& which, int& count) -> task<> {
-                if (co_await operation(which, [](io_uring_sqe& sqe) { io_uring_prep_nop(&sqe); }) == 0) ++count;
+                if (co_await operation(which, [](io_uring_sqe& sqe) { io_uring_prep_nop(&sqe); }) == 0)
+                    ++count;
             },
             std::ref(ring), std::ref(done));
     while (tasks.running() > 0) ring.run_once(true);
@@ -143,12 +145,14 @@ TEST_CASE("an exception of a task comes to its group, and of an awaited one to w
             heard = thrown.what();
         }
     });
-    tasks.spawn([](uring& which) -> task<> {
-        co_await [](uring& inner) -> task<> {
-            (void)co_await sleep_for(inner, 1ms);
-            fail("it broke");
-        }(which);
-    }, std::ref(ring));
+    tasks.spawn(
+        [](uring& which) -> task<> {
+            co_await [](uring& inner) -> task<> {
+                (void)co_await sleep_for(inner, 1ms);
+                fail("it broke");
+            }(which);
+        },
+        std::ref(ring));
     while (tasks.running() > 0) ring.run_once(true);
     CHECK(heard == "it broke");
 }
@@ -194,8 +198,9 @@ TEST_CASE("after stop() a ring still hands out the ends of what was cancelled") 
     const socket_pair pair;
     task_group tasks([](const std::exception_ptr&) {});
     int result = 0;
-    tasks.spawn([](uring& which, int fd, int& into) -> task<> { into = co_await poll_once(which, fd, POLLIN); },
-                std::ref(ring), pair.a.get(), std::ref(result));
+    tasks.spawn(
+        [](uring& which, int fd, int& into) -> task<> { into = co_await poll_once(which, fd, POLLIN); },
+        std::ref(ring), pair.a.get(), std::ref(result));
     ring.stop();
     ring.run();
     ring.cancel(pair.a.get());

@@ -29,7 +29,9 @@ public:
         receiving.flags |= IOSQE_IO_LINK;
         io_uring_prep_link_timeout(&ring_.prepare(timeout_), &limit_, 0);
     }
-    [[nodiscard]] int await_resume() const noexcept { return result_ == -ECANCELED && expired_ ? -ETIMEDOUT : result_; }
+    [[nodiscard]] int await_resume() const noexcept {
+        return result_ == -ECANCELED && expired_ ? -ETIMEDOUT : result_;
+    }
 
     void complete(int result, unsigned) noexcept override {
         result_ = result;
@@ -72,7 +74,8 @@ uring::uring(unsigned entries) {
     parameters.flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_CQSIZE;
     parameters.cq_entries = entries * completions_per_entry;
     check_negative(io_uring_queue_init_params(entries, &ring_, &parameters),
-                   "set up an io_uring with {} entries (kernel 6.1 or later; see kernel.io_uring_disabled)", entries);
+                   "set up an io_uring with {} entries (kernel 6.1 or later; see kernel.io_uring_disabled)",
+                   entries);
 }
 
 uring::~uring() {

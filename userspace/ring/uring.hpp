@@ -118,10 +118,12 @@ private:
 
 // Each of these is awaited: `int result = co_await receive(…)`. Buffers must live until then.
 inline auto receive(uring& ring, int fd, std::span<std::byte> into, int flags = 0) {
-    return operation(ring, [=](io_uring_sqe& sqe) { io_uring_prep_recv(&sqe, fd, into.data(), into.size(), flags); });
+    return operation(
+        ring, [=](io_uring_sqe& sqe) { io_uring_prep_recv(&sqe, fd, into.data(), into.size(), flags); });
 }
 inline auto send(uring& ring, int fd, std::span<const std::byte> from, int flags = MSG_NOSIGNAL) {
-    return operation(ring, [=](io_uring_sqe& sqe) { io_uring_prep_send(&sqe, fd, from.data(), from.size(), flags); });
+    return operation(
+        ring, [=](io_uring_sqe& sqe) { io_uring_prep_send(&sqe, fd, from.data(), from.size(), flags); });
 }
 // For pipes, ptys and files.
 inline auto read_some(uring& ring, int fd, std::span<std::byte> into) {
@@ -131,11 +133,13 @@ inline auto read_some(uring& ring, int fd, std::span<std::byte> into) {
 }
 inline auto write_some(uring& ring, int fd, std::span<const std::byte> from) {
     return operation(ring, [=](io_uring_sqe& sqe) {
-        io_uring_prep_write(&sqe, fd, from.data(), static_cast<unsigned>(from.size()), static_cast<__u64>(-1));
+        io_uring_prep_write(&sqe, fd, from.data(), static_cast<unsigned>(from.size()),
+                            static_cast<__u64>(-1));
     });
 }
 inline auto accept(uring& ring, int fd, int flags = SOCK_CLOEXEC) {
-    return operation(ring, [=](io_uring_sqe& sqe) { io_uring_prep_accept(&sqe, fd, nullptr, nullptr, flags); });
+    return operation(ring,
+                     [=](io_uring_sqe& sqe) { io_uring_prep_accept(&sqe, fd, nullptr, nullptr, flags); });
 }
 inline auto connect(uring& ring, int fd, const sockaddr* to, socklen_t size) {
     return operation(ring, [=](io_uring_sqe& sqe) { io_uring_prep_connect(&sqe, fd, to, size); });

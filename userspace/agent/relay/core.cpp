@@ -42,7 +42,14 @@ lazy_memory::~lazy_memory() {
 }
 
 relay_core::relay_core(uring& which, destination_check judge, relay_limits most)
-    : ring(which), check(std::move(judge)), limits(most), schedule(which), timers(which), fds(relay_fd_limit()),
-      chunk(chunk_size), incoming(largest_packet), outgoing(largest_packet) {}
+    : ring(which),
+      check(std::move(judge)),
+      limits(most),
+      schedule(which),
+      timers(which),
+      fds(relay_fd_limit()),
+      chunk(chunk_size),
+      incoming(largest_packet),
+      outgoing(largest_packet) {}
 
 } // namespace pinfold

@@ -114,7 +114,8 @@ socklen_t endpoint::write(sockaddr_storage& to) const {
 
 std::string endpoint::text() const {
     std::array<char, INET6_ADDRSTRLEN> buffer{};
-    if (family == 0 || inet_ntop(family, address.data(), buffer.data(), buffer.size()) == nullptr) return "nowhere";
+    if (family == 0 || inet_ntop(family, address.data(), buffer.data(), buffer.size()) == nullptr)
+        return "nowhere";
     return is_v4() ? fmt::format("{}:{}", buffer.data(), port) : fmt::format("[{}]:{}", buffer.data(), port);
 }
 
@@ -126,7 +127,8 @@ std::size_t flow_hash::operator()(const flow_key& key) const noexcept {
     // Multiply and fold: each step mixes 64 bits of the key with a secret of the same length.
     std::uint64_t state = seed_[0];
     const auto mix = [&](std::uint64_t part) {
-        const auto product = static_cast<unsigned __int128>(state ^ part) * ((seed_[1] ^ std::rotl(part, 32)) | 1);
+        const auto product = static_cast<unsigned __int128>(state ^ part) *
+                             ((seed_[1] ^ std::rotl(part, 32)) | 1);
         state = static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
     };
     mix(std::uint64_t{key.protocol} << 48 | std::uint64_t{key.source.port} << 16 | key.destination.port);

@@ -26,8 +26,12 @@ std::optional<unreachable> icmp_for(int error) {
 } // namespace
 
 held_syn::held_syn(tcp_side& side, const packet& syn)
-    : side_(side), key_(syn.flow), sequence_(syn.sequence), syn_(syn.whole.begin(), syn.whole.end()),
-      connected_(side.cage().core().ring, *this, POLLOUT), seen_(steady::now()) {}
+    : side_(side),
+      key_(syn.flow),
+      sequence_(syn.sequence),
+      syn_(syn.whole.begin(), syn.whole.end()),
+      connected_(side.cage().core().ring, *this, POLLOUT),
+      seen_(steady::now()) {}
 
 held_syn::~held_syn() {
     if (owns_fds_) side_.cage().give_fds(2);
@@ -90,15 +94,19 @@ void held_syn::failed(int error) {
         return connect_to_resolver();
     }
     ++cage.counters().failed;
-    if (error == ECONNREFUSED || error == ECONNRESET) cage.write(build_reset(cage.core().outgoing.bytes(), key_, sequence_));
-    else if (const auto why = icmp_for(error)) cage.answer(key_, *why, syn_);
+    if (error == ECONNREFUSED || error == ECONNRESET)
+        cage.write(build_reset(cage.core().outgoing.bytes(), key_, sequence_));
+    else if (const auto why = icmp_for(error))
+        cage.answer(key_, *why, syn_);
     side_.forget(*this);
 }
 
 std::optional<steady::time_point> held_syn::due(steady::time_point) noexcept {
     // A resolver that does not answer: its connect ends as cancelled, and failed() goes on to the next.
-    if (connected_.armed()) connected_.cancel();
-    else side_.forget(*this);
+    if (connected_.armed())
+        connected_.cancel();
+    else
+        side_.forget(*this);
     return std::nullopt;
 }
 

@@ -17,8 +17,8 @@ public:
     held_syn& operator=(const held_syn&) = delete;
     ~held_syn();
 
-    void connect(const endpoint& to);             // answers the SYN when it is known how that ended
-    void connect_to_resolver();                   // one after the other
+    void connect(const endpoint& to); // answers the SYN when it is known how that ended
+    void connect_to_resolver();       // one after the other
     void wait_for_accept(const gateway_service* service = nullptr); // puts the SYN back
     void repeated(const packet& syn);
 

@@ -104,7 +104,8 @@ std::expected<packet, drop> read_echo(const ip_part& part, packet made) {
 std::expected<packet, drop> read_transport(ip_part& part, packet made) {
     const bool v4 = part.flow.source.is_v4();
     if (part.flow.protocol == icmp_protocol(v4)) return read_echo(part, made);
-    if (part.flow.protocol != IPPROTO_TCP && part.flow.protocol != IPPROTO_UDP) return std::unexpected(drop::protocol);
+    if (part.flow.protocol != IPPROTO_TCP && part.flow.protocol != IPPROTO_UDP)
+        return std::unexpected(drop::protocol);
     if (part.transport.size() < udp_header) return std::unexpected(drop::truncated);
     made.flow.source.port = get16(part.transport, 0);
     made.flow.destination.port = get16(part.transport, 2);

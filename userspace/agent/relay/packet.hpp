@@ -26,16 +26,16 @@ struct packet {
 
 // Why a packet was not taken. Everything that comes out of a cage may be made by hand there.
 enum class drop : std::uint8_t {
-    truncated,  // shorter than its headers
-    version,    // neither 4 nor 6
-    length,     // a length field that does not match
-    fragment,   // of IPv4
-    options,    // IPv4 options, IPv6 extension headers
-    bad_sum,    // a wrong checksum
-    source,     // not the cage's own address
-    protocol,   // neither TCP nor UDP nor an echo request
-    not_a_syn,  // TCP, but not the opening of a connection
-    port,       // 0
+    truncated, // shorter than its headers
+    version,   // neither 4 nor 6
+    length,    // a length field that does not match
+    fragment,  // of IPv4
+    options,   // IPv4 options, IPv6 extension headers
+    bad_sum,   // a wrong checksum
+    source,    // not the cage's own address
+    protocol,  // neither TCP nor UDP nor an echo request
+    not_a_syn, // TCP, but not the opening of a connection
+    port,      // 0
 };
 
 [[nodiscard]] const char* to_string(drop reason) noexcept;
@@ -54,7 +54,8 @@ enum class unreachable : std::uint8_t {
 using buffer = std::span<std::byte>;
 [[nodiscard]] buffer build_reset(buffer to, const flow_key& flow, std::uint32_t syn_sequence);
 // Quotes at most 120 bytes of the packet it answers.
-[[nodiscard]] buffer build_unreachable(buffer to, const flow_key& flow, unreachable why, std::span<const std::byte> quoted);
+[[nodiscard]] buffer build_unreachable(buffer to, const flow_key& flow, unreachable why,
+                                       std::span<const std::byte> quoted);
 // The same for a UDP or echo flow whose packet is gone: quotes a made-up header of the flow.
 [[nodiscard]] buffer build_unreachable(buffer to, const flow_key& flow, unreachable why);
 
@@ -62,7 +63,8 @@ using buffer = std::span<std::byte>;
 [[nodiscard]] buffer payload_room(buffer to, const flow_key& flow);
 [[nodiscard]] buffer build_udp(buffer to, const flow_key& flow, std::size_t payload_size);
 // For an echo flow; the payload is what follows the 8-byte header.
-[[nodiscard]] buffer build_echo_reply(buffer to, const flow_key& flow, std::uint16_t sequence, std::size_t payload_size);
+[[nodiscard]] buffer build_echo_reply(buffer to, const flow_key& flow, std::uint16_t sequence,
+                                      std::size_t payload_size);
 // Builds the request that goes to the ping socket; the kernel writes its own identifier and checksum.
 [[nodiscard]] buffer build_echo_request(buffer to, const packet& echo);
 

@@ -53,7 +53,8 @@ void put_ip(buffer whole, std::uint8_t protocol, const endpoint& from, const end
 }
 
 // The header's checksum field is `at` within the transport part and holds 0.
-void put_sum(buffer transport, std::size_t at, std::uint8_t protocol, const endpoint& from, const endpoint& to) {
+void put_sum(buffer transport, std::size_t at, std::uint8_t protocol, const endpoint& from,
+             const endpoint& to) {
     checksum sum;
     if (protocol != IPPROTO_ICMP) {
         for (const endpoint* end : {&from, &to})
@@ -103,7 +104,8 @@ buffer build_reset(buffer to, const flow_key& flow, std::uint32_t syn_sequence) 
     return whole;
 }
 
-buffer build_unreachable(buffer to, const flow_key& flow, unreachable why, std::span<const std::byte> quoted) {
+buffer build_unreachable(buffer to, const flow_key& flow, unreachable why,
+                         std::span<const std::byte> quoted) {
     quoted = quoted.first(std::min(quoted.size(), most_quoted));
     const buffer whole = begin(to, flow, icmp_of(flow), icmp_header + quoted.size());
     const buffer message = whole.subspan(ip_header_of(flow));

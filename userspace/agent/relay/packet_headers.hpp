@@ -9,7 +9,8 @@
 
 namespace pinfold {
 
-inline constexpr std::size_t ip4_header = 20, ip6_header = 40, tcp_header = 20, udp_header = 8, icmp_header = 8;
+inline constexpr std::size_t ip4_header = 20, ip6_header = 40, tcp_header = 20, udp_header = 8,
+                             icmp_header = 8;
 
 inline constexpr std::uint8_t tcp_fin = 0x01, tcp_syn = 0x02, tcp_rst = 0x04, tcp_ack = 0x10;
 inline constexpr std::uint8_t echo_reply4 = 0, unreachable4 = 3, echo_request4 = 8;

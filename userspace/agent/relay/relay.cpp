@@ -45,10 +45,11 @@ relay::~relay() {
 
 void relay::add(relay_cage cage) {
     const std::uint64_t id = cage.id;
-    if (parts_->served.contains(id)) fail("serve cage {}: the relay serves a cage of this number already", id);
+    if (parts_->served.contains(id))
+        fail("serve cage {}: the relay serves a cage of this number already", id);
     if (!cage.tun || !cage.listener) fail("serve cage {}: its tun or its listener is missing", id);
-    auto made = std::make_unique<served_cage>(parts_->core, std::move(cage),
-                                              [all = parts_.get()](served_cage& which) { all->put_to_rest(which); });
+    auto made = std::make_unique<served_cage>(
+        parts_->core, std::move(cage), [all = parts_.get()](served_cage& which) { all->put_to_rest(which); });
     parts_->served.emplace(id, std::move(made));
 }
 

@@ -25,10 +25,10 @@ using destination_check = std::function<std::uint32_t(cage_mode, int protocol, c
 // route that appeared a moment ago counts. Local or unanswered = refused.
 [[nodiscard]] destination_check machine_destinations();
 
-struct relay_limits {                 // per cage
+struct relay_limits { // per cage
     std::uint32_t tcp_flows = 4096;
-    std::uint32_t pending = 512;      // held SYNs
-    std::uint32_t udp_flows = 1024;   // UDP and echo; the oldest idle one makes room
+    std::uint32_t pending = 512;    // held SYNs
+    std::uint32_t udp_flows = 1024; // UDP and echo; the oldest idle one makes room
     std::chrono::seconds udp_idle{60};
     std::chrono::seconds dns_idle{10};
     std::chrono::seconds unaccepted{5};
@@ -39,7 +39,8 @@ struct relay_cage {
     cage_mode mode{};
     unique_fd tun;
     unique_fd listener;
-    std::vector<std::string> resolvers; // of the machine, numeric, port 53: where 192.0.0.1:53 leads; none when sealed
+    std::vector<std::string>
+        resolvers; // of the machine, numeric, port 53: where 192.0.0.1:53 leads; none when sealed
 };
 
 // A TCP port of 192.0.0.1 that the agent answers itself. Nobody dials it anywhere.
@@ -61,8 +62,8 @@ public:
     relay(uring& ring, destination_check check, relay_limits limits = {});
     ~relay();
 
-    void add(relay_cage cage);          // served from here on
-    void remove(std::uint64_t cage);    // its flows are reset, its fds closed
+    void add(relay_cage cage);       // served from here on
+    void remove(std::uint64_t cage); // its flows are reset, its fds closed
     [[nodiscard]] relay_figures figures(std::uint64_t cage) const;
     void offer(gateway_service service); // to the SYNs from here on
 

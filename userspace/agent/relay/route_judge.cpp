@@ -2,8 +2,8 @@
 #include "base/unique_fd.hpp"
 #include "pinfold/denial.h"
 
-#include <array>
 #include <arpa/inet.h>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <linux/netlink.h>
@@ -26,7 +26,8 @@ void append(request& to, std::uint16_t type, const void* value, std::size_t size
     const rtattr attribute{.rta_len = static_cast<std::uint16_t>(RTA_LENGTH(size)), .rta_type = type};
     std::memcpy(at, &attribute, sizeof attribute);
     std::memcpy(at + RTA_LENGTH(0), value, size);
-    to.header.nlmsg_len = static_cast<std::uint32_t>(NLMSG_ALIGN(to.header.nlmsg_len) + RTA_ALIGN(attribute.rta_len));
+    to.header.nlmsg_len = static_cast<std::uint32_t>(NLMSG_ALIGN(to.header.nlmsg_len) +
+                                                     RTA_ALIGN(attribute.rta_len));
 }
 
 request ask(int protocol, const endpoint& to, std::uint32_t sequence) {
@@ -54,7 +55,8 @@ bool is_half(const rtmsg& route) {
 
 std::uint32_t rule_of(const rtmsg& route) {
     if (route.rtm_type == RTN_LOCAL) return PINFOLD_RULE_MACHINE;
-    if (route.rtm_type != RTN_UNICAST) return PINFOLD_RULE_ROUTE; // broadcast, blackhole, prohibit, unreachable
+    if (route.rtm_type != RTN_UNICAST)
+        return PINFOLD_RULE_ROUTE; // broadcast, blackhole, prohibit, unreachable
     return route.rtm_dst_len == 0 || is_half(route) ? PINFOLD_RULE_NONE : PINFOLD_RULE_ROUTE;
 }
 

@@ -15,17 +15,22 @@ constexpr std::uint16_t dns_port = 53;
 
 std::vector<endpoint> parse_resolvers(const relay_cage& from) {
     std::vector<endpoint> made;
-    if (from.mode != cage_mode::caged) return made; // the machine's resolvers know local names: never for sealed cages
+    if (from.mode != cage_mode::caged)
+        return made; // the machine's resolvers know local names: never for sealed cages
     for (const std::string& text : from.resolvers) {
-        if (const auto resolver = endpoint::parse(text, dns_port)) made.push_back(*resolver);
-        else spdlog::warn("cage {}: the resolver {:?} is not a numeric address and is left out", from.id, text);
+        if (const auto resolver = endpoint::parse(text, dns_port))
+            made.push_back(*resolver);
+        else
+            spdlog::warn("cage {}: the resolver {:?} is not a numeric address and is left out", from.id,
+                         text);
     }
     return made;
 }
 
 } // namespace
 
-served_cage::tun_reader::tun_reader(served_cage& cage) : readable(cage.core_.ring, *this, POLLIN), cage_(cage) {}
+served_cage::tun_reader::tun_reader(served_cage& cage)
+    : readable(cage.core_.ring, *this, POLLIN), cage_(cage) {}
 
 void served_cage::tun_reader::woken(watch&) noexcept {
     if (cage_.ending_) return cage_.look_for_end();
@@ -54,8 +59,13 @@ bool served_cage::tun_reader::work(allowance& left) noexcept {
 }
 
 served_cage::served_cage(relay_core& core, relay_cage from, std::function<void(served_cage&)> ended)
-    : core_(core), from_(std::move(from)), resolvers_(parse_resolvers(from_)), ended_(std::move(ended)), reader_(*this),
-      tcp_(*this, from_.listener.get()), udp_(*this) {
+    : core_(core),
+      from_(std::move(from)),
+      resolvers_(parse_resolvers(from_)),
+      ended_(std::move(ended)),
+      reader_(*this),
+      tcp_(*this, from_.listener.get()),
+      udp_(*this) {
     reader_.readable.arm(from_.tun.get());
     tcp_.listen();
 }

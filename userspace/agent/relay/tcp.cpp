@@ -43,7 +43,8 @@ bool tcp_side::acceptor::work(allowance& left) noexcept {
     while (!left.empty()) {
         sockaddr_storage peer{};
         socklen_t size = sizeof peer;
-        unique_fd accepted(::accept4(side_.listener_, reinterpret_cast<sockaddr*>(&peer), &size, SOCK_CLOEXEC));
+        unique_fd accepted(
+            ::accept4(side_.listener_, reinterpret_cast<sockaddr*>(&peer), &size, SOCK_CLOEXEC));
         left.spend(0);
         if (accepted) {
             side_.admit(std::move(accepted), peer, size);
@@ -118,9 +119,12 @@ void tcp_side::take(const packet& syn) {
 void tcp_side::begin(const packet& syn, const gateway_service* service, bool to_resolver) {
     auto made = std::make_unique<held_syn>(*this, syn);
     held_syn& held = *held_.emplace(syn.flow, std::move(made)).first->second;
-    if (service != nullptr) held.wait_for_accept(service);
-    else if (to_resolver) held.connect_to_resolver();
-    else held.connect(syn.flow.destination);
+    if (service != nullptr)
+        held.wait_for_accept(service);
+    else if (to_resolver)
+        held.connect_to_resolver();
+    else
+        held.connect(syn.flow.destination);
 }
 
 // Whether the SYN was refused, and answered.
@@ -147,7 +151,8 @@ bool tcp_side::make_room() {
     const auto now = steady::now();
     held_syn* oldest = nullptr;
     for (const auto& [key, held] : held_)
-        if (held->overdue(now) && (oldest == nullptr || held->last_seen() < oldest->last_seen())) oldest = held.get();
+        if (held->overdue(now) && (oldest == nullptr || held->last_seen() < oldest->last_seen()))
+            oldest = held.get();
     if (oldest == nullptr) return false;
     forget(*oldest);
     return true;

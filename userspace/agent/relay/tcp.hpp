@@ -30,7 +30,7 @@ public:
     // For held_syn and tcp_flow.
     [[nodiscard]] served_cage& cage() noexcept { return cage_; }
     void expect_accept(); // a SYN was put back: its connection is there at once, or a little later
-    void forget(const held_syn& which); // frees it, after its operation if there is one
+    void forget(const held_syn& which);  // frees it, after its operation if there is one
     void left(held_syn& which) noexcept; // an abandoned one has ended: frees it
     void free(tcp_flow& which) noexcept;
 

@@ -16,7 +16,9 @@ tcp_flow::direction::direction(tcp_flow& flow, uring& ring, std::uint64_t& count
     : readable(ring, flow, POLLIN), writable(ring, flow, POLLOUT), flow_(flow), counted_(counted) {}
 
 tcp_flow::tcp_flow(tcp_side& side, unique_fd inside, unique_fd outside)
-    : side_(side), inside_(std::move(inside)), outside_(std::move(outside)),
+    : side_(side),
+      inside_(std::move(inside)),
+      outside_(std::move(outside)),
       up_(*this, side.cage().core().ring, side.cage().counters().bytes_up),
       down_(*this, side.cage().core().ring, side.cage().counters().bytes_down) {
     up_.from = down_.to = inside_.get();
@@ -38,17 +40,21 @@ bool tcp_flow::direction::work(allowance& left) noexcept {
     left.spend(peeked > 0 ? static_cast<std::size_t>(peeked) : 0);
     if (peeked == 0) return end_of_stream();
     if (peeked < 0) {
-        if (errno == EAGAIN || errno == EINTR) readable.arm(from);
-        else flow_.reset();
+        if (errno == EAGAIN || errno == EINTR)
+            readable.arm(from);
+        else
+            flow_.reset();
         return false;
     }
-    const ssize_t sent = ::send(to, chunk.data(), static_cast<std::size_t>(peeked), MSG_DONTWAIT | MSG_NOSIGNAL);
+    const ssize_t sent = ::send(to, chunk.data(), static_cast<std::size_t>(peeked),
+                                MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent < 0 && errno != EAGAIN && errno != EINTR) {
         flow_.reset();
         return false;
     }
     if (sent > 0) {
-        (void)::recv(from, chunk.data(), static_cast<std::size_t>(sent), MSG_TRUNC | MSG_DONTWAIT); // takes it out
+        (void)::recv(from, chunk.data(), static_cast<std::size_t>(sent),
+                     MSG_TRUNC | MSG_DONTWAIT); // takes it out
         counted_ += static_cast<std::uint64_t>(sent);
     }
     if (sent < peeked) {

@@ -99,9 +99,10 @@ void udp_side::end() {
 
 void udp_side::report_no_ping(int error) {
     if (std::exchange(cage_.core().ping_reported, true)) return;
-    spdlog::warn("open a ping socket for a cage: {}; cages cannot ping until net.ipv4.ping_group_range holds this "
-                 "user's group",
-                 std::generic_category().message(error));
+    spdlog::warn(
+        "open a ping socket for a cage: {}; cages cannot ping until net.ipv4.ping_group_range holds this "
+        "user's group",
+        std::generic_category().message(error));
 }
 
 } // namespace pinfold

@@ -29,7 +29,10 @@ unreachable icmp_for(int error) {
 } // namespace
 
 udp_flow::upstream::upstream(udp_flow& flow, unique_fd opened, endpoint where)
-    : socket(std::move(opened)), to(where), readable(flow.side_.cage().core().ring, *this, POLLIN), flow_(flow) {}
+    : socket(std::move(opened)),
+      to(where),
+      readable(flow.side_.cage().core().ring, *this, POLLIN),
+      flow_(flow) {}
 
 udp_flow::udp_flow(udp_side& side, const flow_key& key, bool to_resolver)
     : side_(side), key_(key), used_(steady::now()), to_resolver_(to_resolver) {}
@@ -49,7 +52,8 @@ int udp_flow::open(const endpoint& to) {
     sockaddr_storage name{};
     const socklen_t size = to.write(name);
     if (error == 0 && !v4 && !set_option(opened.get(), IPPROTO_IPV6, IPV6_V6ONLY, 1)) error = errno;
-    if (error == 0 && ::connect(opened.get(), reinterpret_cast<const sockaddr*>(&name), size) < 0) error = errno;
+    if (error == 0 && ::connect(opened.get(), reinterpret_cast<const sockaddr*>(&name), size) < 0)
+        error = errno;
     if (error != 0) {
         side_.cage().give_fds(1);
         return error;
@@ -84,8 +88,10 @@ void udp_flow::send_on(std::span<const std::byte> datagram) {
         ++side_.cage().counters().dropped; // as on any network
         return;
     }
-    if (to_resolver_) next_resolver();
-    else failed(error);
+    if (to_resolver_)
+        next_resolver();
+    else
+        failed(error);
 }
 
 void udp_flow::send_echo(const packet& from) {
@@ -101,8 +107,10 @@ void udp_flow::failed(int error) {
 
 void udp_flow::upstream::woken(watch&) noexcept {
     udp_flow& flow = flow_;
-    if (!flow.abandoned_) flow.side_.cage().schedule(*this);
-    else if (flow.quiet()) flow.side_.left(flow);
+    if (!flow.abandoned_)
+        flow.side_.cage().schedule(*this);
+    else if (flow.quiet())
+        flow.side_.left(flow);
 }
 
 bool udp_flow::upstream::work(allowance& left) noexcept {
@@ -117,8 +125,10 @@ bool udp_flow::upstream::work(allowance& left) noexcept {
             return false;
         } else if (errno != EINTR) {
             const bool present = flow_.upstreams_.back().get() == this;
-            if (!flow_.to_resolver_) flow_.failed(errno);
-            else if (present) flow_.next_resolver();
+            if (!flow_.to_resolver_)
+                flow_.failed(errno);
+            else if (present)
+                flow_.next_resolver();
             return false;
         }
     }
@@ -132,9 +142,11 @@ bool udp_flow::answered(std::span<const std::byte> payload) {
     if (key_.protocol != IPPROTO_UDP) return answered_echo(payload);
     if (to_resolver_) {
         const auto asked = std::ranges::find_if(queries_, [&](const std::vector<std::byte>& query) {
-            return payload.size() >= dns_id && std::ranges::equal(payload.first(dns_id), std::span(query).first(dns_id));
+            return payload.size() >= dns_id &&
+                   std::ranges::equal(payload.first(dns_id), std::span(query).first(dns_id));
         });
-        if (asked == queries_.end()) return true; // the second resolver's answer to what the first has answered
+        if (asked == queries_.end())
+            return true; // the second resolver's answer to what the first has answered
         queries_.erase(asked);
     }
     ++in_;
@@ -204,7 +216,8 @@ bool udp_flow::next_resolver() {
         return false;
     }
     const int fd = upstreams_.back()->socket.get();
-    for (const auto& query : queries_) (void)::send(fd, query.data(), query.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    for (const auto& query : queries_)
+        (void)::send(fd, query.data(), query.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     return true;
 }
 
