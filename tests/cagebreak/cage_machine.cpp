@@ -64,6 +64,19 @@ process start_relay(relay_cage served, bool open) {
     return {pid, open_pidfd(pid)};
 }
 
+// What a program sends last lies in the tun when it ends. Writing there makes the relay runnable at once, so a relay that
+// sleeps has dealt with all of it; else a count of zero could mean no more than a relay that was slow.
+void wait_until_idle(const process& relay) {
+    const std::string path = fmt::format("/proc/{}/stat", relay.pid());
+    for (int left = 2000; left > 0; --left) {
+        const std::string stat = read_file(path);
+        const std::size_t name_end = stat.rfind(')');
+        if (name_end == std::string::npos || name_end + 2 >= stat.size() || (stat[name_end + 2] != 'R' && stat[name_end + 2] != 'D')) return;
+        ::usleep(1000);
+    }
+    fail("the relay of a test did not come to rest within two seconds");
+}
+
 // Both streams until their end, or until time is up.
 void drain(const standard_streams& streams, probed& into, std::chrono::steady_clock::time_point end) {
     std::array<pollfd, 2> waiting{{{.fd = streams.output.get(), .events = POLLIN}, {.fd = streams.errors.get(), .events = POLLIN}}};
@@ -111,6 +124,19 @@ cage_kind cage_kind::with_limits(limits_spec limits) const {
     return other;
 }
 
+cage_kind cage_kind::with_bind(bind_spec bind) const {
+    cage_kind other = *this;
+    other.binds_.push_back(std::move(bind));
+    return other;
+}
+
+cage_kind cage_kind::with_kept_files(std::filesystem::path folder, std::uint32_t id_base) const {
+    cage_kind other = *this;
+    other.kept_ = std::move(folder);
+    other.kept_base_ = id_base;
+    return other;
+}
+
 cage_machine& cage_machine::here() {
     if (::geteuid() != 0) SKIP("root, to build cages");
     static cage_machine machine;
@@ -144,8 +170,9 @@ void cage_machine::refresh_routes() {
 
 std::unique_ptr<running_cage> cage_machine::start(const cage_kind& kind, std::vector<std::string> argv, bool is_probe) {
     static std::uint64_t next = 0x7e57'0000'0000'0000;
-    cage_order order{.id = ++next, .owner = {kind.owner_, kind.owner_}, .id_base = ids_.take()};
-    order.spec = {.name = fmt::format("test-{:x}", order.id), .mode = kind.mode_, .project = kind.project_, .limits = kind.limits_};
+    cage_order order{.id = ++next, .owner = {kind.owner_, kind.owner_}, .id_base = kind.kept_.empty() ? ids_.take() : kind.kept_base_};
+    order.spec = {.name = fmt::format("test-{:x}", order.id), .mode = kind.mode_, .project = kind.project_, .limits = kind.limits_,
+                  .binds = kind.binds_, .keep_files = !kind.kept_.empty()};
     order.spec.command = {.argv = std::move(argv), .environment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"},
                           .directory = kind.project_.empty() ? "/" : kind.project_};
     plan_inputs inputs{.cgroup_name = cage_name(order.id), .id_base = order.id_base};
@@ -155,6 +182,9 @@ std::unique_ptr<running_cage> cage_machine::start(const cage_kind& kind, std::ve
     for (const auto& change : kind.changes_) change(order.steps);
     if (!kind.project_.empty())
         order.sources.emplace_back(check(::open(kind.project_.c_str(), O_PATH | O_CLOEXEC), "open {}", kind.project_.native()));
+    for (const bind_spec& bind : kind.binds_)
+        order.sources.emplace_back(check(::open(bind.source.c_str(), O_PATH | O_CLOEXEC), "open {}", bind.source.native()));
+    if (!kind.kept_.empty()) order.kept = open_directory(kind.kept_);
     if (is_probe) order.program_fd = probe_program_.get();
 
     std::unique_ptr<running_cage> started(new running_cage(*this));
@@ -206,6 +236,7 @@ probed running_cage::finish(std::chrono::seconds limit) {
     drain(cage_->streams(), result, end);
     const auto status = cage_->init().reap_within(2s);
     result.status = status ? status->code : -1;
+    wait_until_idle(relay_);
     result.denials = home_.denials_of(cage_->id());
     return result;
 }
@@ -217,12 +248,13 @@ probed running_cage::enter(std::vector<std::string> argv, std::chrono::seconds l
     drain(program.streams, result, std::chrono::steady_clock::now() + limit);
     const auto status = program.held.reap_within(2s);
     result.status = status ? status->code : -1;
+    wait_until_idle(relay_);
     result.denials = home_.denials_of(cage_->id());
     return result;
 }
 
 running_cage::~running_cage() {
-    const std::uint32_t base = cage_ ? cage_->id_base() : 0;
+    const std::uint32_t base = cage_ && !cage_->spec().keep_files ? cage_->id_base() : 0;
     const bool gone = !cage_ || cage_->destroy();
     relay_ = process();
     if (cage_ && gone) home_.ids_.give_back(base);

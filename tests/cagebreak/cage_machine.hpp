@@ -8,6 +8,8 @@
 #include "keeper/routes.hpp"
 #include "support/world.hpp"
 
+#include <pinfold/denial.h>
+
 #include <chrono>
 #include <filesystem>
 #include <functional>
@@ -45,6 +47,8 @@ public:
     [[nodiscard]] cage_kind with_open_relay() const;
     [[nodiscard]] cage_kind with_project(std::filesystem::path project, uid_t owner) const;
     [[nodiscard]] cage_kind with_limits(limits_spec limits) const;
+    [[nodiscard]] cage_kind with_bind(bind_spec bind) const; // its source is opened as root
+    [[nodiscard]] cage_kind with_kept_files(std::filesystem::path folder, std::uint32_t id_base) const;
 
 private:
     friend class cage_machine;
@@ -53,6 +57,9 @@ private:
     std::filesystem::path project_;
     uid_t owner_ = 65534;
     limits_spec limits_;
+    std::vector<bind_spec> binds_;
+    std::filesystem::path kept_;
+    std::uint32_t kept_base_ = 0;
     std::vector<std::function<void(std::vector<step>&)>> changes_;
 };
 [[nodiscard]] inline cage_kind sealed() { return cage_kind(cage_mode::sealed); }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -76,9 +77,10 @@ private:
     [[noreturn]] void run_init(pid_t program) const noexcept;
     [[noreturn]] void run_program() const noexcept;
 
-    [[nodiscard]] int open_beneath(const char* path, std::uint64_t flags) const noexcept;
+    [[nodiscard]] int open_beneath(const char* path, std::uint64_t flags, int folder = AT_FDCWD) const noexcept;
     void make_target(const std::string& path, bool is_file) const noexcept;
     void attach(int mount, const char* target, child_act act) const noexcept;
+    void mount_new(const char* type, const char* target, unsigned attributes, const char* mode, child_act act) const noexcept;
     void cover(const char* path, int empty) const noexcept;
 
     const child_work& work_;
@@ -124,11 +126,11 @@ void child::become_root() const noexcept {
     (void)::umask(022);
 }
 
-int child::open_beneath(const char* path, std::uint64_t flags) const noexcept {
+int child::open_beneath(const char* path, std::uint64_t flags, int folder) const noexcept {
     open_how how{};
     how.flags = flags | O_CLOEXEC;
     how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
-    return static_cast<int>(::syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how));
+    return static_cast<int>(::syscall(SYS_openat2, folder, path, &how, sizeof how));
 }
 
 // No link is followed on the way to a target: in a kept upper the cage may have made one.
@@ -137,6 +139,17 @@ void child::attach(int mount, const char* target, child_act act) const noexcept 
     must(place, act);
     must(::move_mount(mount, "", place, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH), act);
     ::close(place);
+}
+
+// mount(2) would follow a link in the target's place, and out of the root: until the pivot "/" is the machine's.
+void child::mount_new(const char* type, const char* target, unsigned attributes, const char* mode, child_act act) const noexcept {
+    const int context = static_cast<int>(must(::fsopen(type, FSOPEN_CLOEXEC), act));
+    if (mode != nullptr) must(::fsconfig(context, FSCONFIG_SET_STRING, "mode", mode, 0), act);
+    must(::fsconfig(context, FSCONFIG_CMD_CREATE, nullptr, nullptr, 0), act);
+    const int mount = static_cast<int>(must(::fsmount(context, FSMOUNT_CLOEXEC, attributes), act));
+    attach(mount, target, act);
+    ::close(mount);
+    ::close(context);
 }
 
 void child::place_root() const noexcept {
@@ -169,7 +182,7 @@ void child::cover(const char* path, int empty) const noexcept {
 }
 
 void child::mount_proc(bool masked) const noexcept {
-    must(::mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr), child_act::mount_proc);
+    mount_new("proc", "proc", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, nullptr, child_act::mount_proc);
     if (!masked) return;
     // The empty tree must be attached to be cloned (before 6.15): it covers the first folder and is cloned from there.
     attach(mounts_[dev_at() + 2], "proc/bus", child_act::mask_proc);
@@ -198,37 +211,36 @@ void child::mount_sys() const noexcept {
 void child::mount_dev() const noexcept {
     attach(mounts_[dev_at()], "dev", child_act::mount_dev);
     attach(mounts_[dev_at() + 3], "dev/pts", child_act::mount_dev);
-    must(::mount("tmpfs", "dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777"), child_act::mount_dev);
-    must(::mount("mqueue", "dev/mqueue", "mqueue", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr), child_act::mount_dev);
+    mount_new("tmpfs", "dev/shm", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, "1777", child_act::mount_dev);
+    mount_new("mqueue", "dev/mqueue", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, nullptr, child_act::mount_dev);
 }
 
 void child::mount_run() const noexcept {
-    must(::mount("tmpfs", "run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=755"), child_act::mount_run);
+    mount_new("tmpfs", "run", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, "755", child_act::mount_run);
     must(::mkdir("run/lock", 01777), child_act::mount_run);
     must(::chmod("run/lock", 01777), child_act::mount_run);
 }
 
-// Makes the folders on the way to a bind, as root inside and so in the cage's own upper.
+// Makes the folders on the way to a bind, as root inside and so in the cage's own upper. Each is made within the one
+// before by descriptor: a project is shared with other cages of its owner, and they may swap a folder for a link.
 void child::make_target(const std::string& path, bool is_file) const noexcept {
-    std::array<char, 4096> part{};
-    if (path.size() >= part.size()) die(child_act::place_bind, ENAMETOOLONG);
-    for (std::size_t end = path.find('/'); ; end = path.find('/', end + 1)) {
-        const bool last = end == std::string::npos;
-        const std::size_t size = last ? path.size() : end;
-        std::memcpy(part.data(), path.data(), size);
-        part[size] = '\0';
-        if (last && is_file) {
-            const int file = open_beneath(part.data(), O_PATH);
-            if (file >= 0) ::close(file);
-            else must(::mknod(part.data(), S_IFREG | 0644, 0), child_act::place_bind);
-        } else if (::mkdir(part.data(), 0755) != 0 && errno != EEXIST) {
-            die(child_act::place_bind, errno);
-        }
-        if (last) return;
-        const int folder = open_beneath(part.data(), O_PATH | O_DIRECTORY); // a link here ends the start
-        must(folder, child_act::place_bind);
+    std::array<char, NAME_MAX + 1> name{};
+    int folder = static_cast<int>(must(open_beneath(".", O_PATH | O_DIRECTORY), child_act::place_bind));
+    for (std::size_t begin = 0; begin < path.size();) {
+        const std::size_t end = std::min(path.find('/', begin), path.size());
+        if (end - begin > NAME_MAX) die(child_act::place_bind, ENAMETOOLONG);
+        std::memcpy(name.data(), path.data() + begin, end - begin);
+        name[end - begin] = '\0';
+        begin = end + 1;
+        const bool file = is_file && end == path.size();
+        const int made = file ? ::mknodat(folder, name.data(), S_IFREG | 0644, 0) : ::mkdirat(folder, name.data(), 0755);
+        if (made != 0 && errno != EEXIST) die(child_act::place_bind, errno);
+        const int next = open_beneath(name.data(), O_PATH | (file ? 0U : std::uint64_t{O_DIRECTORY}), folder);
+        must(next, child_act::place_bind); // a link here ends the start
         ::close(folder);
+        folder = next;
     }
+    ::close(folder);
 }
 
 void child::place_binds() const noexcept {
