@@ -91,6 +91,21 @@ void world::reset() {
     (void)ask(R"({"cmd":"reset"})");
 }
 
+std::uint64_t world::questions(const std::string& server, const std::string& name) {
+    (void)count("internet"); // waits until what is on its way has arrived
+    const json answer = json::parse(ask(R"({"cmd":"dns"})"));
+    std::uint64_t sum = 0;
+    for (const json& each : answer.at("questions"))
+        if (each.at("server") == server && (name.empty() || each.at("name") == name))
+            sum += each.at("count").get<std::uint64_t>();
+    return sum;
+}
+
+void world::run(const std::string& space, const std::string& command) const {
+    const std::string whole = fmt::format(PINFOLD_SOURCE_DIR "/tests/world exec {} -- {}", space, command);
+    if (run_command(whole, "PINFOLD_WORLD=" + name_) != 0) fail("in {}: '{}' failed", space, command);
+}
+
 void world::listen(const std::string& space, const std::string& protocol, const std::string& address, std::uint16_t port) {
     (void)ask(json{{"cmd", "listen"}, {"namespace", space}, {"protocol", protocol}, {"address", address}, {"port", port}}.dump());
 }

@@ -44,14 +44,25 @@ outcome mptcp(arguments given) {
     return connect_by_protocol(given, protocol_mptcp);
 }
 
-outcome fastopen(arguments given) {
+outcome fastopen_by(arguments given, bool blind) {
     const endpoint to = to_endpoint(given[0], given[1]);
     const std::string_view data = given.size() > 2 ? given[2] : "x";
     const unique_fd socket = make_socket(to.family(), SOCK_STREAM);
     if (!socket) return failed("socket");
+    const int on = 1;
+    if (blind && ::setsockopt(socket.get(), IPPROTO_TCP, TCP_FASTOPEN_NO_COOKIE, &on, sizeof on) != 0)
+        return failed("setsockopt");
     if (::sendto(socket.get(), data.data(), data.size(), MSG_FASTOPEN | MSG_NOSIGNAL, to.get(), to.size) < 0)
         return failed("sendto");
     return given.size() > 2 ? receive_text(socket.get(), data.size()) : done();
+}
+
+outcome fastopen(arguments given) {
+    return fastopen_by(given, false);
+}
+
+outcome fastopen_blind(arguments given) {
+    return fastopen_by(given, true);
 }
 
 outcome fastopen_connect(arguments given) {
@@ -163,6 +174,7 @@ constexpr act table[] = {
     {"connect-tcp", "ADDRESS PORT [DATA]: connect; with DATA wait for its echo", 2, 3, connect_tcp},
     {"mptcp", "ADDRESS PORT [DATA]: the same over multipath TCP", 2, 3, mptcp},
     {"fastopen", "ADDRESS PORT [DATA]: sendto with MSG_FASTOPEN", 2, 3, fastopen},
+    {"fastopen-blind", "ADDRESS PORT [DATA]: the same without a cookie, the data in the SYN", 2, 3, fastopen_blind},
     {"fastopen-connect", "ADDRESS PORT [DATA]: TCP_FASTOPEN_CONNECT, connect, write", 2, 3, fastopen_connect},
     {"self-connect", "ADDRESS: reach a server of the cage's own by this spelling", 1, 1, self_connect},
     {"race-connect", "A B PORT TRIES: connect while a thread swaps the address", 4, 4, race_connect},
