@@ -188,7 +188,13 @@ std::unique_ptr<running_cage> cage_machine::start(const cage_kind& kind, std::ve
     if (is_probe) order.program_fd = probe_program_.get();
 
     std::unique_ptr<running_cage> started(new running_cage(*this));
-    started->cage_ = cage::build(tools_, std::move(order));
+    const std::uint32_t base = order.id_base;
+    try {
+        started->cage_ = cage::build(tools_, std::move(order));
+    } catch (...) {
+        ids_.give_back(base);
+        throw;
+    }
     cage_network& network = started->cage_->network();
     started->relay_ = start_relay({.id = started->cage_->id(), .mode = kind.mode_, .tun = std::move(network.tun), .listener = std::move(network.listener),
                                    .resolvers = kind.mode_ == cage_mode::caged ? std::vector<std::string>{"192.168.1.1"} : std::vector<std::string>{}},

@@ -105,6 +105,7 @@ TEST_CASE("a link on the way to a bind ends the start, and nothing is made behin
     CHECK(entries(victim.path()) == 0);
     // The twin: ordinary folders and files of the same names.
     const owner_place plain;
+    plain.folder(".claude");
     plain.file(".claude/settings", "{}");
     for (const char* name : {"dev", "proc", "run", "tmp", "etc", "sys", ".config"}) plain.folder(name);
     const cage_kind twin = sealed().with_project(plain.path(), plain.owner());

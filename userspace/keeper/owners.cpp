@@ -57,6 +57,17 @@ std::optional<std::string> home_of(uid_t uid) {
     return std::nullopt;
 }
 
+// A place of credentials is none either, nor is anything in it; below .claude lie worktrees, and those are projects.
+std::string credentials_on_the_way(const std::filesystem::path& path) {
+    std::string last;
+    for (const std::filesystem::path& part : path) {
+        if (part == ".ssh" || part == ".gnupg" || part == ".aws") return part;
+        if (part == "gh" && last == ".config") return ".config/gh";
+        if (!part.empty()) last = part;
+    }
+    return last == ".claude" ? last : "";
+}
+
 bool same_file(const struct stat& one, const struct stat& other) {
     return one.st_dev == other.st_dev && one.st_ino == other.st_ino;
 }
@@ -135,6 +146,8 @@ void check_project(const owner& who, const std::filesystem::path& path, int dire
     }
     if (access_error != 0) fail_errno(access_error, "read the project {} as uid {}", path.native(), who.uid);
     if (mode != cage_mode::sealed) return;
+    if (const std::string place = credentials_on_the_way(path); !place.empty())
+        fail("{} lies in {}, a place of credentials: a sealed session works in a project of its own", path.native(), place);
     if (credentials)
         fail("{} holds {}: a sealed session works in a project of its own, without credentials in it", path.native(), which);
     const auto home = home_of(who.uid);
