@@ -119,6 +119,11 @@ void held_syn::repeated(const packet& syn) {
     if (established_ && is_same(syn)) side_.cage().write(syn_);
 }
 
+void held_syn::refuse() {
+    if (connecting()) side_.cage().answer(key_, unreachable::denied, syn_);
+    side_.forget(*this);
+}
+
 bool held_syn::overdue(steady::time_point now) const noexcept {
     const auto expected = std::max<steady::duration>(3 * pause_, std::chrono::seconds(3));
     return connecting() && now - seen_ > expected;

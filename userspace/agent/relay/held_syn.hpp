@@ -21,6 +21,7 @@ public:
     void connect_to_resolver();       // one after the other
     void wait_for_accept(const gateway_service* service = nullptr); // puts the SYN back
     void repeated(const packet& syn);
+    void refuse(); // too late to be lawful: a route has come; frees it
 
     [[nodiscard]] const flow_key& key() const noexcept { return key_; }
     [[nodiscard]] bool connecting() const noexcept { return connected_.armed(); }

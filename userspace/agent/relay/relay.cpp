@@ -1,6 +1,7 @@
 #include "agent/relay/relay.hpp"
 
 #include "agent/relay/core.hpp"
+#include "agent/relay/route_news.hpp"
 #include "agent/relay/served_cage.hpp"
 #include "base/error.hpp"
 #include "spec/cage_spec.hpp"
@@ -13,7 +14,8 @@ namespace pinfold {
 
 // Cages that have come to rest are freed between two batches: their last completion is still on the stack before.
 struct relay::parts final : deferred {
-    parts(uring& ring, destination_check check, relay_limits limits) : core(ring, std::move(check), limits) {}
+    parts(uring& ring, destination_check check, relay_limits limits)
+        : core(ring, std::move(check), limits), news(ring, [this] { judge_again(); }) {}
     parts(const parts&) = delete;
     parts& operator=(const parts&) = delete;
     ~parts() { core.ring.forget(*this); }
@@ -27,7 +29,13 @@ struct relay::parts final : deferred {
         core.ring.defer(*this);
     }
 
+    // The kernel takes an open socket along to a new route, so a verdict holds only as long as the routes do.
+    void judge_again() {
+        for (const auto& [id, cage] : served) cage->judge_again();
+    }
+
     relay_core core;
+    route_news news;
     std::map<std::uint64_t, std::unique_ptr<served_cage>> served;
     std::vector<std::unique_ptr<served_cage>> ending;
     std::vector<std::unique_ptr<served_cage>> at_rest;
@@ -39,8 +47,10 @@ relay::relay(uring& ring, destination_check check, relay_limits limits)
 relay::~relay() {
     while (!parts_->served.empty()) remove(parts_->served.begin()->first);
     parts_->core.timers.stop();
+    parts_->news.stop();
     // No fd is closed and no memory freed while the kernel still works on it.
-    while (!parts_->ending.empty() || !parts_->core.timers.ended()) parts_->core.ring.run_once(true);
+    while (!parts_->ending.empty() || !parts_->core.timers.ended() || !parts_->news.ended())
+        parts_->core.ring.run_once(true);
 }
 
 void relay::add(relay_cage cage) {

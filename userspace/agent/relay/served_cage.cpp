@@ -80,6 +80,11 @@ void served_cage::end() {
     look_for_end();
 }
 
+void served_cage::judge_again() {
+    tcp_.judge_again();
+    udp_.judge_again();
+}
+
 void served_cage::look_for_end() {
     if (!ending_ || reader_.readable.armed() || !tcp_.ended() || !udp_.ended()) return;
     if (auto ended = std::exchange(ended_, nullptr)) ended(*this);

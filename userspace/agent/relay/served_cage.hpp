@@ -22,6 +22,7 @@ public:
     ~served_cage() = default; // only after `ended`
 
     void end(); // resets all flows
+    void judge_again(); // ends the flows that would be refused now
     [[nodiscard]] relay_figures figures() const;
 
     // For the flows of this cage.

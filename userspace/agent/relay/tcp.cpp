@@ -79,6 +79,27 @@ void tcp_side::listen() {
     acceptor_.readable.arm(listener_);
 }
 
+// What leads to the gateway was never judged by its address.
+bool tcp_side::is_refused_now(const endpoint& to) const {
+    return !is_gateway(to) && cage_.core().check(cage_.mode(), IPPROTO_TCP, to) != 0;
+}
+
+void tcp_side::judge_again() {
+    for (auto next = flows_.begin(); next != flows_.end();) {
+        tcp_flow& flow = *next++; // before it is reset, and perhaps freed
+        if (!is_refused_now(flow.destination())) continue;
+        ++cage_.counters().refused;
+        flow.reset();
+    }
+    std::vector<held_syn*> refused;
+    for (const auto& [key, held] : held_)
+        if (is_refused_now(key.destination)) refused.push_back(held.get());
+    for (held_syn* held : refused) {
+        ++cage_.counters().refused;
+        held->refuse();
+    }
+}
+
 void tcp_side::end() {
     ending_ = true;
     acceptor_.unlink();

@@ -22,6 +22,7 @@ public:
 
     void listen();
     void take(const packet& syn);
+    void judge_again(); // resets what would be refused now
     void end();
     [[nodiscard]] bool ended() const noexcept;
     [[nodiscard]] std::size_t flows() const noexcept { return flow_count_; }
@@ -49,6 +50,7 @@ private:
     };
 
     [[nodiscard]] bool refuse(const packet& syn);
+    [[nodiscard]] bool is_refused_now(const endpoint& to) const;
     [[nodiscard]] bool make_room();
     void begin(const packet& syn, const gateway_service* service, bool to_resolver);
     void admit(unique_fd accepted, const sockaddr_storage& peer, socklen_t peer_size);

@@ -86,6 +86,13 @@ bool tcp_flow::finish() {
     return false;
 }
 
+endpoint tcp_flow::destination() const {
+    sockaddr_storage name{};
+    socklen_t size = sizeof name;
+    if (::getsockname(inside_.get(), reinterpret_cast<sockaddr*>(&name), &size) < 0) return {}; // which is refused
+    return endpoint::from(name, size);
+}
+
 void tcp_flow::reset() {
     dying_ = true;
     for (direction* each : {&up_, &down_}) {

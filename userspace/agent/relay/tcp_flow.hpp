@@ -19,6 +19,7 @@ public:
     ~tcp_flow() = default; // by tcp_side::free
 
     void reset(); // both ends; tcp_side::free follows
+    [[nodiscard]] endpoint destination() const; // as the application asked for it
 
 private:
     class direction final : public chore {

@@ -44,6 +44,17 @@ udp_flow* udp_side::begin(const packet& from) {
     return flow;
 }
 
+void udp_side::judge_again() {
+    std::vector<udp_flow*> refused;
+    for (const auto& [key, flow] : flows_)
+        if (!is_gateway(key.destination) && cage_.core().check(cage_.mode(), key.protocol, key.destination) != 0)
+            refused.push_back(flow.get());
+    for (udp_flow* flow : refused) {
+        ++cage_.counters().refused;
+        flow->refuse();
+    }
+}
+
 // Whether it was refused, and answered.
 bool udp_side::refuse(const packet& from) {
     const endpoint& to = from.flow.destination;

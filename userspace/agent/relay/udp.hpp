@@ -19,6 +19,7 @@ public:
     ~udp_side();
 
     void take(const packet& from); // UDP or echo
+    void judge_again();            // ends what would be refused now
     void end();
     [[nodiscard]] bool ended() const noexcept { return flows_.empty() && leaving_ == 0; }
     [[nodiscard]] std::size_t flows() const noexcept { return flows_.size(); }

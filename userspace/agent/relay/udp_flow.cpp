@@ -105,6 +105,12 @@ void udp_flow::failed(int error) {
     side_.forget(*this);
 }
 
+void udp_flow::refuse() {
+    served_cage& cage = side_.cage();
+    if (cage.may_complain()) cage.answer(key_, unreachable::denied);
+    side_.forget(*this);
+}
+
 void udp_flow::upstream::woken(watch&) noexcept {
     udp_flow& flow = flow_;
     if (!flow.abandoned_)

@@ -21,6 +21,7 @@ public:
 
     // A datagram or an echo request of the flow; opens its socket first if need be. It may end the flow.
     void send(const packet& from);
+    void refuse(); // too late to be lawful: a route has come; ends the flow
     [[nodiscard]] const flow_key& key() const noexcept { return key_; }
     [[nodiscard]] bool quiet() const noexcept; // no operation in flight
     void abandon();                            // no packets any more; udp_side::left follows unless quiet
