@@ -23,21 +23,12 @@ endif()
 # pinfold_library(NAME FOLDER): one static library a folder; what it may use is said by target_link_libraries.
 function(pinfold_library name folder)
     file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cpp)
-    if(NOT sources) # a folder of headers only, so far
-        file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/${name}_empty.cpp "")
-        set(sources ${CMAKE_CURRENT_BINARY_DIR}/${name}_empty.cpp)
-    endif()
     add_library(${name} STATIC ${sources})
     target_link_libraries(${name} PUBLIC pinfold_options)
 endfunction()
 
 # pinfold_program(NAME SOURCE LIBRARY): a program of the machine.
 function(pinfold_program name source parts)
-    file(GLOB found CONFIGURE_DEPENDS ${source})
-    if(NOT found)
-        message(WARNING "${name}: ${source} is missing, so it is not built")
-        return()
-    endif()
     add_executable(${name} ${source})
     target_link_libraries(${name} PRIVATE ${parts})
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
