@@ -146,9 +146,9 @@ cage_machine& cage_machine::here() {
 cage_machine::cage_machine()
     : pins_(fmt::format("/sys/fs/bpf/pinfold-cagebreak-{}", ::getpid())), cgroups_(fmt::format("pinfold-cagebreak-{}", ::getpid())),
       anchor_(cgroup::make(cgroups_.fd(), "anchor")), places_((folder_ = prepare(world_, pins_)) / "scratch"), trees_(folder_ / "trees"),
-      guards_(pins_, anchor_.fd()), steering_(pins_), images_(std::filesystem::temp_directory_path() / "pinfold-test-images"),
+      guards_(pins_, anchor_.fd()), steering_(pins_), networks_(steering_, 0), images_(std::filesystem::temp_directory_path() / "pinfold-test-images"),
       init_program_(load_program(PINFOLD_LIBEXEC_DIR, "pinfold-init")), probe_program_(load_program(PINFOLD_LIBEXEC_DIR, "pinfold-probe")),
-      tools_{.cgroups = cgroups_, .guard_programs = guards_, .steering_programs = steering_, .places = places_, .trees = trees_, .ids = ids_,
+      tools_{.cgroups = cgroups_, .guard_programs = guards_, .steering_programs = steering_, .networks = networks_, .places = places_, .trees = trees_, .ids = ids_,
              .sealed_filter = compile_filter(cage_mode::sealed), .caged_filter = compile_filter(cage_mode::caged),
              .init_program = init_program_.get()} {
     guards_.set_local_prefixes(routes_.refresh());

@@ -124,6 +124,7 @@ private:
     shared_trees trees_;
     guards guards_;
     steering steering_;
+    spare_networks networks_;
     id_pool ids_;
     images images_;
     routes routes_;

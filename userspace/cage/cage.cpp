@@ -216,7 +216,7 @@ void cage::do_step(const step& what, cage_order& order) {
                        tools_.guard_programs.attach(s.which, group_.fd(), id_);
                    },
                    [&](const write_policy& s) { tools_.guard_programs.write_policy(group_.fd(), id_, s.mode); },
-                   [&](const make_network&) { network_ = tools_.steering_programs.make(id_); },
+                   [&](const make_network&) { network_ = tools_.networks.make(id_); },
                    [&](const struct start_child&) { start_child(order); },
                    [&](const struct map_ids& s) {
                        map_ids(s);

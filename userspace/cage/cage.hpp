@@ -26,6 +26,7 @@ struct workshop {
     cgroup_tree& cgroups;
     guards& guard_programs;
     steering& steering_programs;
+    spare_networks& networks;
     const scratch& places;
     const shared_trees& trees;
     id_pool& ids;

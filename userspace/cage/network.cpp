@@ -324,4 +324,17 @@ void steering::release(std::uint64_t cage) {
     bpf::remove_if_empty(folder);
 }
 
+cage_network spare_networks::make(std::uint64_t cage) {
+    if (ready_.empty()) return programs_.make(cage);
+    spare_network ahead = std::move(ready_.back());
+    ready_.pop_back();
+    return programs_.make(cage, std::move(ahead));
+}
+
+bool spare_networks::fill_one() {
+    if (ready_.size() >= wanted_) return false;
+    ready_.push_back(programs_.prepare());
+    return true;
+}
+
 } // namespace pinfold

@@ -68,11 +68,11 @@ std::filesystem::path anchored(const std::filesystem::path& run_dir, const char*
 keeper::keeper(const keeper_options& options)
     : options_(options), run_lock_(lock_run_dir(options.run_dir)), cgroups_(options.cgroup), anchor_(cgroup::make(cgroups_.fd(), "anchor")),
       places_(anchored(options.run_dir, "scratch")), trees_(anchored(options.run_dir, "trees")), guards_(options.bpf_dir, anchor_.fd()),
-      steering_(options.bpf_dir), ids_(options.first_id != 0 ? options.first_id : first_pool_id, options.last_id != 0 ? options.last_id : last_pool_id),
+      steering_(options.bpf_dir), networks_(steering_, options.spare_networks), ids_(options.first_id != 0 ? options.first_id : first_pool_id, options.last_id != 0 ? options.last_id : last_pool_id),
       images_(options.state_dir / "images"), records_(options.run_dir / "cages"), kept_(options.state_dir / "cages"),
       facts_(find_facts(cgroups_, options.accept_unlimited)), init_program_(load_program(options.libexec, "pinfold-init")),
       probe_program_(load_program(options.libexec, "pinfold-probe")),
-      tools_{.cgroups = cgroups_, .guard_programs = guards_, .steering_programs = steering_, .places = places_, .trees = trees_, .ids = ids_,
+      tools_{.cgroups = cgroups_, .guard_programs = guards_, .steering_programs = steering_, .networks = networks_, .places = places_, .trees = trees_, .ids = ids_,
              .sealed_filter = compile_filter(cage_mode::sealed), .caged_filter = compile_filter(cage_mode::caged),
              .init_program = init_program_.get()},
       signals_(signal_source()) {
@@ -82,6 +82,7 @@ keeper::keeper(const keeper_options& options)
     events_.watch(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_clients(); });
     events_.watch(routes_.fd(), EPOLLIN, [this](std::uint32_t) { guards_.set_local_prefixes(routes_.refresh()); });
     events_.watch(guards_.denials_fd(), EPOLLIN, [this](std::uint32_t) { pass_denials(); });
+    events_.when_idle([this] { return prepare_ahead(); });
     events_.watch(signals_.get(), EPOLLIN, [this](std::uint32_t) { stop_on_signals(); });
 }
 
@@ -102,6 +103,15 @@ void keeper::run() {
 void keeper::stop_on_signals() {
     signalfd_siginfo info{};
     if (::read(signals_.get(), &info, sizeof info) == sizeof info) events_.stop();
+}
+
+bool keeper::prepare_ahead() {
+    try {
+        return networks_.fill_one();
+    } catch (const std::exception& error) {
+        spdlog::warn("prepare a network ahead: {}; the next cage makes its own", error.what());
+        return false;
+    }
 }
 
 void keeper::accept_clients() {

@@ -68,6 +68,7 @@ private:
     void adopt(const wire::cage_state& state);
     void sweep(std::uint64_t id);
     void stop_on_signals();
+    bool prepare_ahead(); // while idle; false when there is nothing left to prepare
 
     keeper_options options_;
     loop events_;
@@ -78,6 +79,7 @@ private:
     shared_trees trees_;
     guards guards_;
     steering steering_;
+    spare_networks networks_;
     id_pool ids_;
     images images_;
     records records_;

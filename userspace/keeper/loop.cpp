@@ -11,6 +11,7 @@ namespace pinfold {
 namespace {
 
 constexpr std::size_t events_at_once = 64;
+constexpr int idle_after_ms = 10;
 
 // An fd number and the generation it was watched in, in the 64 bits that epoll gives back.
 std::uint64_t token(int fd, std::uint64_t generation) {
@@ -43,9 +44,13 @@ void loop::later(std::function<void()> act) {
 
 void loop::run() {
     std::array<epoll_event, events_at_once> ready{};
+    bool idle_work = static_cast<bool>(when_idle_);
     while (!stopped_) {
-        const int count = ::epoll_wait(epoll_.get(), ready.data(), static_cast<int>(ready.size()), later_.empty() ? -1 : 0);
+        const int patience = !later_.empty() ? 0 : idle_work ? idle_after_ms : -1;
+        const int count = ::epoll_wait(epoll_.get(), ready.data(), static_cast<int>(ready.size()), patience);
         if (count < 0 && errno != EINTR) fail_errno(errno, "wait for events");
+        if (count == 0 && idle_work && later_.empty()) idle_work = when_idle_();
+        else if (count > 0) idle_work = static_cast<bool>(when_idle_);
         for (int i = 0; i < count; ++i) {
             const std::uint64_t data = ready[static_cast<std::size_t>(i)].data.u64;
             const auto found = watched_.find(static_cast<int>(data & 0xffffffff));

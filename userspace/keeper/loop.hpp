@@ -22,6 +22,9 @@ public:
     void forget(int fd); // before it is closed; allowed from within a handler
     void later(std::function<void()> act); // when the current handlers are done
 
+    // Done again and again while nothing else happens, until it says false; asked anew after each event.
+    void when_idle(std::function<bool()> act) { when_idle_ = std::move(act); }
+
     void run();
     void stop() noexcept { stopped_ = true; }
 
@@ -30,6 +33,7 @@ private:
     std::unordered_map<int, std::pair<std::uint64_t, handler>> watched_;
     std::vector<std::function<void()>> later_;
     std::uint64_t next_ = 1; // tells a reused fd number from the one an event was meant for
+    std::function<bool()> when_idle_;
     bool stopped_ = false;
 };
 

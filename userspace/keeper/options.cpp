@@ -43,7 +43,8 @@ po::options_description file_keys(keeper_options& options, std::string& unlimite
     po::options_description keys;
     keys.add_options()("cgroup", po::value(&options.cgroup))("bpf-dir", po::value(&options.bpf_dir))(
         "libexec", po::value(&options.libexec))("accept-unlimited", po::value(&unlimited))("first-id", po::value(&options.first_id))(
-        "last-id", po::value(&options.last_id))("most-cages", po::value(&options.most_cages))("socket-mode", po::value(&mode))(
+        "last-id", po::value(&options.last_id))("most-cages", po::value(&options.most_cages))("spare-networks", po::value(&options.spare_networks))(
+        "socket-mode", po::value(&mode))(
         "log-level", po::value(&options.log_level));
     return keys;
 }

@@ -21,6 +21,7 @@ struct keeper_options {
     std::uint32_t first_id = 0;                                  // of the pool of ids; 0 = the built-in one
     std::uint32_t last_id = 0;
     std::uint32_t most_cages = 1000;                             // of one owner
+    std::uint32_t spare_networks = 2;                            // made ahead while idle; each costs about 0.5 MB of the kernel's
     unsigned socket_mode = 0666;                                 // who may ask; each asks for itself only
     std::string log_level = "info";
 
