@@ -8,7 +8,10 @@
 #include <linux/in6.h>
 #include "guard.h"
 
-#define IP_OPTIONS 4 /* from <bits/in.h> */
+#define IP_OPTIONS	 4 /* from <bits/in.h> */
+#define SOL_SOCKET	 1 /* from <asm-generic/socket.h> */
+#define SO_BINDTODEVICE	 25
+#define SO_BINDTOIFINDEX 62
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -35,6 +38,17 @@ static __always_inline int steers(__s32 level, __s32 name, __s32 size)
 	return 0;
 }
 
+/*
+ * All TCP of a cage goes through lo (steering.bpf.c), so a socket that is tied to eth0 could not even
+ * connect: it would wait for ever for an answer that comes by lo. There is one way out only, so
+ * the wish is granted by doing nothing.
+ */
+static __always_inline int ties_tcp_to_device(struct bpf_sockopt *ctx, __s32 level, __s32 name)
+{
+	return level == SOL_SOCKET && (name == SO_BINDTODEVICE || name == SO_BINDTOIFINDEX) &&
+	       ctx->sk->type == SOCK_STREAM;
+}
+
 SEC("cgroup/setsockopt")
 int cage_option(struct bpf_sockopt *ctx)
 {
@@ -46,6 +60,9 @@ int cage_option(struct bpf_sockopt *ctx)
 		denial.rule = PINFOLD_RULE_NO_POLICY;
 	} else if (steers(level, name, ctx->optlen)) {
 		denial.rule = PINFOLD_RULE_SOURCE_ROUTE;
+	} else if (ties_tcp_to_device(ctx, level, name)) {
+		ctx->optlen = -1; /* the kernel's own code is left out, and the call succeeds */
+		return ALLOW;
 	} else {
 		/*
 		 * The kernel goes on with the program's own buffer. Before 6.4 it would take its

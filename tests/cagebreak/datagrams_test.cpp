@@ -96,7 +96,8 @@ TEST_CASE("B15 multicast and broadcast leave no cage") {
     struct group {
         const char* act;
         const char* address;
-        bool arrives; // with every wall gone; the relay's socket has no interface for the others, and may not broadcast
+        bool
+            arrives; // with every wall gone; the relay's socket has no interface for the others, and may not broadcast
     };
     constexpr group groups[] = {
         {"multicast", "224.0.0.251", true},      {"multicast", "239.255.255.250", true},
@@ -107,7 +108,8 @@ TEST_CASE("B15 multicast and broadcast leave no cage") {
     cage_machine& machine = cage_machine::here();
     for (const group& each : groups) {
         CAPTURE(each.act, each.address);
-        const std::string shown = std::string(each.address).starts_with("::ffff:") ? "224.0.0.251" : each.address;
+        const std::string shown = std::string(each.address).starts_with("::ffff:") ? "224.0.0.251"
+                                                                                   : each.address;
         const std::string counted = shown.substr(0, shown.find('%'));
         const aim at{"lan", counted.c_str(), 5353};
         const act sending{each.act, each.address, "5353"};
@@ -143,7 +145,8 @@ TEST_CASE("B15 a subnet's broadcast is refused to a sealed cage, by every prefix
 // A ping socket's sendto() meets no hook on any kernel: the relay is the only wall there, and so the mutation is an open one.
 TEST_CASE("a sealed cage pings the internet, and nothing local") {
     cage_machine& machine = cage_machine::here();
-    for (const aim& at : {target, aim{"lan", "81.2.69.10"}, target6, aim{"mesh", "100.64.0.2"}, aim{"machine", "192.168.1.2"}}) {
+    for (const aim& at : {target, aim{"lan", "81.2.69.10"}, target6, aim{"mesh", "100.64.0.2"},
+                          aim{"machine", "192.168.1.2"}}) {
         for (const char* name : {"ping", "ping-connect"}) {
             CAPTURE(at.address, name);
             const act pinging{name, at.address};
@@ -157,7 +160,8 @@ TEST_CASE("a sealed cage pings the internet, and nothing local") {
         }
     }
     for (const char* address : {public4, public6})
-        for (const char* name : {"ping", "ping-connect"}) CHECK(succeeds(sealed(), {name, address}).says("pinfold!"));
+        for (const char* name : {"ping", "ping-connect"})
+            CHECK(succeeds(sealed(), {name, address}).says("pinfold!"));
 }
 
 } // namespace

@@ -18,7 +18,8 @@ TEST_CASE("B07 a send that connects sends no SYN to a local address") {
             const probed refused = both_walls_refuse(sealed(), opening, at);
             REQUIRE_FALSE(refused.denials.empty());
             CHECK(refused.denials[0].act == PINFOLD_ACT_CONNECT);
-            CHECK(refused.denials[0].rule == machine.probe(sealed(), {"connect-tcp", at.address, "9000"}).denials.at(0).rule);
+            CHECK(refused.denials[0].rule ==
+                  machine.probe(sealed(), {"connect-tcp", at.address, "9000"}).denials.at(0).rule);
         }
         for (const char* address : {"93.184.216.34", "2606:2800:220:1::34", "::ffff:93.184.216.34"}) {
             CAPTURE(name, address);
@@ -101,26 +102,28 @@ TEST_CASE("a link-local IPv6 address leaves no cage, with a zone and without") {
             }
         }
     }
-    machine.net().reset(); // no cage's packet names a link of the machine's, so only with no cage at all does it arrive
+    machine.net()
+        .reset(); // no cage's packet names a link of the machine's, so only with no cage at all does it arrive
     CHECK(machine.bare({"connect-udp", "fe80::10%eth0", "9000", "ping!"}).status == 0);
     CHECK(arrived_at({"lan", "fe80::10"}).packets > 0);
 }
 
 // What leaves for these is on its way into the internet of the world, where nobody has them, and is counted.
-TEST_CASE("an address that hides an IPv4 address, or that a translator or a tunnel takes, leaves no sealed cage") {
+TEST_CASE(
+    "an address that hides an IPv4 address, or that a translator or a tunnel takes, leaves no sealed cage") {
     struct form {
         const char* address;
         std::uint32_t rule;
     };
     constexpr form forms[] = {
-        {"2002:c0a8:10a::1", PINFOLD_RULE_TUNNEL},                        // 6to4
-        {"2001:0:c0a8:10a::1", PINFOLD_RULE_TUNNEL},                      // Teredo
-        {"2606:4700::5efe:c0a8:10a", PINFOLD_RULE_TUNNEL},                // ISATAP
-        {"2606:4700::200:5efe:c0a8:10a", PINFOLD_RULE_TUNNEL},            // with its universal bit
-        {"::ffff:0:c0a8:10a", PINFOLD_RULE_TUNNEL},                       // translated
-        {"64:ff9b::c0a8:10a", PINFOLD_RULE_PRIVATE},                      // NAT64: 192.168.1.10
-        {"64:ff9b::5102:450a", PINFOLD_RULE_ROUTE},                       // NAT64: 81.2.69.10, on the LAN
-        {"64:ff9b::5102:4502", PINFOLD_RULE_MACHINE},                     // NAT64: the machine
+        {"2002:c0a8:10a::1", PINFOLD_RULE_TUNNEL},             // 6to4
+        {"2001:0:c0a8:10a::1", PINFOLD_RULE_TUNNEL},           // Teredo
+        {"2606:4700::5efe:c0a8:10a", PINFOLD_RULE_TUNNEL},     // ISATAP
+        {"2606:4700::200:5efe:c0a8:10a", PINFOLD_RULE_TUNNEL}, // with its universal bit
+        {"::ffff:0:c0a8:10a", PINFOLD_RULE_TUNNEL},            // translated
+        {"64:ff9b::c0a8:10a", PINFOLD_RULE_PRIVATE},           // NAT64: 192.168.1.10
+        {"64:ff9b::5102:450a", PINFOLD_RULE_ROUTE},            // NAT64: 81.2.69.10, on the LAN
+        {"64:ff9b::5102:4502", PINFOLD_RULE_MACHINE},          // NAT64: the machine
         {"64:ff9b:1::c0a8:10a", PINFOLD_RULE_RESERVED},
         {"fec0::10", PINFOLD_RULE_PRIVATE},
         {"fd12:3456:789a::10", PINFOLD_RULE_PRIVATE},

@@ -78,7 +78,8 @@ arrived at_mesh() {
 void all_lines(const probed& tried, const std::string& end) {
     CAPTURE(tried.output, tried.errors);
     for (const char* host : {address4, address6})
-        for (const char* kind : {"SOCK_STREAM", "SOCK_DGRAM"}) CHECK(tried.says(fmt::format("{} {} {}", host, kind, end)));
+        for (const char* kind : {"SOCK_STREAM", "SOCK_DGRAM"})
+            CHECK(tried.says(fmt::format("{} {} {}", host, kind, end)));
 }
 
 TEST_CASE("a route that comes closes its prefix to a sealed cage that runs, and opens it when it goes") {
@@ -96,7 +97,8 @@ TEST_CASE("a route that comes closes its prefix to a sealed cage that runs, and 
     CHECK(at_mesh() == nothing);
     REQUIRE_FALSE(refused.denials.empty());
     for (const pinfold_denial& denial : refused.denials) CHECK(denial.rule == PINFOLD_RULE_ROUTE);
-    all_lines(machine.start(caged(), {"sleep", "120"})->enter(try_all()), "b'ping!'"); // a caged cage may, and reaches the mesh
+    all_lines(machine.start(caged(), {"sleep", "120"})->enter(try_all()),
+              "b'ping!'"); // a caged cage may, and reaches the mesh
     CHECK(at_mesh().packets > 0);
 
     places.vpn_down();
@@ -134,23 +136,24 @@ TEST_CASE("a socket that was open before a route came sends nothing along it") {
     cage_machine& machine = cage_machine::here();
     two_places places;
     machine.refresh_routes();
-    const std::string code = "import os, socket, time\n"
-                             "kept = []\n"
-                             "for host in ('198.51.100.7', '2a02:db8:51::7'):\n"
-                             "    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):\n"
-                             "        s = socket.socket(socket.AF_INET6 if ':' in host else socket.AF_INET, kind)\n"
-                             "        s.settimeout(5)\n"
-                             "        s.connect((host, 9000))\n"
-                             "        s.send(b'ping!')\n"
-                             "        s.recv(5)\n"
-                             "        kept.append(s)\n"
-                             "print('open', flush=True)\n"
-                             "while not os.path.exists('/tmp/go'): time.sleep(0.01)\n"
-                             "for turn in range(20):\n"
-                             "    for s in kept:\n"
-                             "        try: s.send(b'after the route')\n"
-                             "        except OSError as error: print(s.type.name, error.strerror)\n"
-                             "    time.sleep(0.02)\n";
+    const std::string code =
+        "import os, socket, time\n"
+        "kept = []\n"
+        "for host in ('198.51.100.7', '2a02:db8:51::7'):\n"
+        "    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):\n"
+        "        s = socket.socket(socket.AF_INET6 if ':' in host else socket.AF_INET, kind)\n"
+        "        s.settimeout(5)\n"
+        "        s.connect((host, 9000))\n"
+        "        s.send(b'ping!')\n"
+        "        s.recv(5)\n"
+        "        kept.append(s)\n"
+        "print('open', flush=True)\n"
+        "while not os.path.exists('/tmp/go'): time.sleep(0.01)\n"
+        "for turn in range(20):\n"
+        "    for s in kept:\n"
+        "        try: s.send(b'after the route')\n"
+        "        except OSError as error: print(s.type.name, error.strerror)\n"
+        "    time.sleep(0.02)\n";
     for (const bool judged : {true, false}) {
         CAPTURE(judged);
         const auto cage = machine.start(judged ? sealed() : sealed().with_open_relay(), python(code));

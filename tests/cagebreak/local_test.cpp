@@ -45,12 +45,14 @@ TEST_CASE("B29 an abstract socket of the machine is neither seen nor reached fro
             CHECK(refused.says("ECONNREFUSED"));
             CHECK_FALSE(machine.run(kind, {"cat", "/proc/net/unix"}).says("pinfold-host"));
         }
-        if (type != SOCK_DGRAM) CHECK(::accept4(server.get(), nullptr, nullptr, SOCK_CLOEXEC) < 0); // nobody came
+        if (type != SOCK_DGRAM)
+            CHECK(::accept4(server.get(), nullptr, nullptr, SOCK_CLOEXEC) < 0); // nobody came
         CHECK(machine.bare({"abstract-connect", name}).status == 0);
     }
 }
 
-TEST_CASE("B29 an abstract socket of a cage is neither seen nor reached from the machine, nor from another cage") {
+TEST_CASE(
+    "B29 an abstract socket of a cage is neither seen nor reached from the machine, nor from another cage") {
     cage_machine& machine = cage_machine::here();
     const std::string code = "import socket, time\n"
                              "kept = []\n"
@@ -71,10 +73,11 @@ TEST_CASE("B29 an abstract socket of a cage is neither seen nor reached from the
             CHECK(machine.bare({"abstract-connect", name}).says("ECONNREFUSED"));
             CHECK(machine.probe(kind, {"abstract-connect", name}).says("ECONNREFUSED"));
             // The twin: another program of the same cage.
-            const probed met = cage->enter(python(fmt::format("import socket\n"
-                                                              "socket.socket(socket.AF_UNIX, {}).connect(chr(0) + '{}')\n"
-                                                              "print('met')\n",
-                                                              type, name)));
+            const probed met = cage->enter(
+                python(fmt::format("import socket\n"
+                                   "socket.socket(socket.AF_UNIX, {}).connect(chr(0) + '{}')\n"
+                                   "print('met')\n",
+                                   type, name)));
             CAPTURE(met.output, met.errors);
             CHECK(met.says("met"));
             CHECK(cage->enter({"cat", "/proc/net/unix"}).says(name));

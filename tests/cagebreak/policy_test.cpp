@@ -20,7 +20,8 @@ TEST_CASE("B51 a cage without a policy is refused everything") {
     for (const cage_kind& kind : {sealed().without<write_policy>(), caged().without<write_policy>()}) {
         const cage_kind open = kind.with_open_relay();
         machine.net().reset();
-        for (const char* address : {"93.184.216.34", "2606:2800:220:1::34", "192.168.1.10", "127.0.0.1", "192.0.0.1"}) {
+        for (const char* address :
+             {"93.184.216.34", "2606:2800:220:1::34", "192.168.1.10", "127.0.0.1", "192.0.0.1"}) {
             for (const char* name : {"connect-tcp", "connect-udp", "send-udp"}) {
                 CAPTURE(address, name);
                 CHECK(machine.probe(open, {name, address, "9000", "ping!"}).says("EACCES"));
@@ -28,14 +29,19 @@ TEST_CASE("B51 a cage without a policy is refused everything") {
         }
         // Each guard by itself: the socket guard would refuse before the others were asked.
         const cage_kind destinations_alone = open.without(guard::sockets).without(guard::options);
-        CHECK(machine.probe(destinations_alone, {"connect-tcp", "93.184.216.34", "9000"}).says("EACCES connect"));
+        CHECK(machine.probe(destinations_alone, {"connect-tcp", "93.184.216.34", "9000"})
+                  .says("EACCES connect"));
         CHECK(machine.probe(destinations_alone, {"send-udp", "93.184.216.34", "9000"}).says("EACCES sendto"));
-        CHECK(machine.probe(open.without(guard::sockets), {"rthdr", "2606:2800:220:1::34"}).says("EACCES setsockopt"));
-        for (const char* space : {"machine", "lan", "internet"}) CHECK(machine.net().count(space, "", "", 9000) == nothing);
-        CHECK(machine.probe(kind, {"abstract-pair", "pinfold-twin"}).status == 0); // what needs no network goes on
+        CHECK(machine.probe(open.without(guard::sockets), {"rthdr", "2606:2800:220:1::34"})
+                  .says("EACCES setsockopt"));
+        for (const char* space : {"machine", "lan", "internet"})
+            CHECK(machine.net().count(space, "", "", 9000) == nothing);
+        CHECK(machine.probe(kind, {"abstract-pair", "pinfold-twin"}).status ==
+              0); // what needs no network goes on
     }
     (void)succeeds(sealed(), {"connect-tcp", "93.184.216.34", "9000", "ping!"});
-    const cage_kind unguarded = sealed().without<write_policy>().without<attach_guard>().with_open_relay(); // the mutation
+    const cage_kind unguarded =
+        sealed().without<write_policy>().without<attach_guard>().with_open_relay(); // the mutation
     CHECK(machine.probe(unguarded, {"connect-tcp", target.address, "9000", "ping!"}).status == 0);
 }
 
@@ -71,16 +77,19 @@ TEST_CASE("B13 a program in a child cgroup is judged by the cage's policy") {
     CHECK(tried.denials.size() == 2);
     CHECK(tried.says("93.184.216.34 SOCK_STREAM b'ping!'"));
     CHECK(tried.says("93.184.216.34 SOCK_DGRAM b'ping!'"));
-    CHECK(tried_below(sealed().with_open_relay().without(guard::destinations)).says("192.168.1.10 SOCK_STREAM b'ping!'"));
+    CHECK(tried_below(sealed().with_open_relay().without(guard::destinations))
+              .says("192.168.1.10 SOCK_STREAM b'ping!'"));
 }
 
 TEST_CASE("B13 a cage makes no cgroup, and moves nothing into one") {
     cage_machine& machine = cage_machine::here();
-    for (const cage_kind& kind : {sealed(), caged()}) CHECK(machine.probe(kind, {"cgroup-write"}).status == 1);
-    const probed tried = machine.run(sealed(), python("import os\n"
-                                                      "for path in ('/sys/fs/cgroup', '/sys/fs/cgroup/unified'):\n"
-                                                      "    try: os.mkdir(path + '/mine'); print('made')\n"
-                                                      "    except OSError: print('no')\n"));
+    for (const cage_kind& kind : {sealed(), caged()})
+        CHECK(machine.probe(kind, {"cgroup-write"}).status == 1);
+    const probed tried = machine.run(sealed(),
+                                     python("import os\n"
+                                            "for path in ('/sys/fs/cgroup', '/sys/fs/cgroup/unified'):\n"
+                                            "    try: os.mkdir(path + '/mine'); print('made')\n"
+                                            "    except OSError: print('no')\n"));
     CHECK_FALSE(tried.says("made"));
 }
 
@@ -105,12 +114,54 @@ TEST_CASE("a denial says who tried what, to where, and by which rule it was refu
         const char* address;
     };
     const expected cases[] = {
-        {{"connect-tcp", "192.168.1.10", "9000"}, PINFOLD_ACT_CONNECT, PINFOLD_RULE_PRIVATE, AF_INET, SOCK_STREAM, IPPROTO_TCP, 9000, "192.168.1.10"},
-        {{"send-udp", "::ffff:100.64.0.2", "53"}, PINFOLD_ACT_SEND, PINFOLD_RULE_SHARED, AF_INET, SOCK_DGRAM, IPPROTO_UDP, 53, "100.64.0.2"},
-        {{"connect-udp", "2a01:4f8:77:1::2", "22"}, PINFOLD_ACT_CONNECT, PINFOLD_RULE_MACHINE, AF_INET6, SOCK_DGRAM, IPPROTO_UDP, 22, "2a01:4f8:77:1::2"},
-        {{"fastopen", "81.2.69.10", "445"}, PINFOLD_ACT_CONNECT, PINFOLD_RULE_ROUTE, AF_INET, SOCK_STREAM, IPPROTO_TCP, 445, "81.2.69.10"},
-        {{"mptcp", "93.184.216.34", "80"}, PINFOLD_ACT_SOCKET, PINFOLD_RULE_SOCKET_KIND, AF_INET, SOCK_STREAM, 262, 0, "0.0.0.0"},
-        {{"rthdr", "2606:2800:220:1::34"}, PINFOLD_ACT_OPTION, PINFOLD_RULE_SOURCE_ROUTE, AF_INET6, IPPROTO_IPV6, IPV6_RTHDR, 0, "::"},
+        {{"connect-tcp", "192.168.1.10", "9000"},
+         PINFOLD_ACT_CONNECT,
+         PINFOLD_RULE_PRIVATE,
+         AF_INET,
+         SOCK_STREAM,
+         IPPROTO_TCP,
+         9000,
+         "192.168.1.10"},
+        {{"send-udp", "::ffff:100.64.0.2", "53"},
+         PINFOLD_ACT_SEND,
+         PINFOLD_RULE_SHARED,
+         AF_INET,
+         SOCK_DGRAM,
+         IPPROTO_UDP,
+         53,
+         "100.64.0.2"},
+        {{"connect-udp", "2a01:4f8:77:1::2", "22"},
+         PINFOLD_ACT_CONNECT,
+         PINFOLD_RULE_MACHINE,
+         AF_INET6,
+         SOCK_DGRAM,
+         IPPROTO_UDP,
+         22,
+         "2a01:4f8:77:1::2"},
+        {{"fastopen", "81.2.69.10", "445"},
+         PINFOLD_ACT_CONNECT,
+         PINFOLD_RULE_ROUTE,
+         AF_INET,
+         SOCK_STREAM,
+         IPPROTO_TCP,
+         445,
+         "81.2.69.10"},
+        {{"mptcp", "93.184.216.34", "80"},
+         PINFOLD_ACT_SOCKET,
+         PINFOLD_RULE_SOCKET_KIND,
+         AF_INET,
+         SOCK_STREAM,
+         262,
+         0,
+         "0.0.0.0"},
+        {{"rthdr", "2606:2800:220:1::34"},
+         PINFOLD_ACT_OPTION,
+         PINFOLD_RULE_SOURCE_ROUTE,
+         AF_INET6,
+         IPPROTO_IPV6,
+         IPV6_RTHDR,
+         0,
+         "::"},
     };
     cage_machine& machine = cage_machine::here();
     for (const expected& each : cases) {

@@ -34,7 +34,8 @@ inline probed guard_refuses(const cage_kind& kind, const std::vector<std::string
 }
 
 // The mutation: neither this guard nor the relay, and the act arrives.
-inline void arrives_without(guard missing, const cage_kind& kind, const std::vector<std::string>& act, const aim& at) {
+inline void arrives_without(guard missing, const cage_kind& kind, const std::vector<std::string>& act,
+                            const aim& at) {
     cage_machine& machine = cage_machine::here();
     machine.net().reset();
     const probed reached = machine.probe(kind.with_open_relay().without(missing), act);

@@ -14,9 +14,10 @@ constexpr aim target{"lan", "192.168.1.10"};
 constexpr aim target6{"lan", "2a01:4f8:77:1::10"};
 
 // family/type/protocol by number. A kernel with a family or a protocol that is new to us fails this test: decide then.
-constexpr const char* golden = "1/1/0 1/1/1 1/2/0 1/2/1 1/3/0 1/3/1 1/5/0 1/5/1 "       // UNIX (SOCK_RAW means datagrams there)
-                               "2/1/0 2/1/6 2/2/0 2/2/1 2/2/17 "                          // INET: TCP, UDP, ICMP echo
-                               "10/1/0 10/1/6 10/2/0 10/2/17 10/2/58 16/2/0 16/3/0";      // INET6 the same; NETLINK route
+constexpr const char* golden =
+    "1/1/0 1/1/1 1/2/0 1/2/1 1/3/0 1/3/1 1/5/0 1/5/1 "    // UNIX (SOCK_RAW means datagrams there)
+    "2/1/0 2/1/6 2/2/0 2/2/1 2/2/17 "                     // INET: TCP, UDP, ICMP echo
+    "10/1/0 10/1/6 10/2/0 10/2/17 10/2/58 16/2/0 16/3/0"; // INET6 the same; NETLINK route
 
 std::vector<std::string> words(const std::string& text) {
     std::istringstream from(text);
@@ -54,18 +55,27 @@ TEST_CASE("B09 a family that no guard sees does not exist in a cage, and says so
         const char* error;
     };
     const kind_of_socket kinds[] = {
-        {"AF_VSOCK", {"socket", "40", "1", "0"}, "EAFNOSUPPORT"},     {"AF_ALG", {"socket", "38", "5", "0"}, "EAFNOSUPPORT"},
-        {"AF_PACKET", {"socket", "17", "3", "768"}, "EAFNOSUPPORT"},  {"AF_XDP", {"socket", "44", "3", "0"}, "EAFNOSUPPORT"},
-        {"AF_BLUETOOTH", {"socket", "31", "3", "0"}, "EAFNOSUPPORT"}, {"AF_CAN", {"socket", "29", "3", "1"}, "EAFNOSUPPORT"},
-        {"AF_KEY", {"socket", "15", "3", "2"}, "EAFNOSUPPORT"},       {"AF_TIPC", {"socket", "30", "4", "0"}, "EAFNOSUPPORT"},
-        {"AF_RDS", {"socket", "21", "5", "0"}, "EAFNOSUPPORT"},       {"AF_SMC", {"socket", "43", "1", "0"}, "EAFNOSUPPORT"},
+        {"AF_VSOCK", {"socket", "40", "1", "0"}, "EAFNOSUPPORT"},
+        {"AF_ALG", {"socket", "38", "5", "0"}, "EAFNOSUPPORT"},
+        {"AF_PACKET", {"socket", "17", "3", "768"}, "EAFNOSUPPORT"},
+        {"AF_XDP", {"socket", "44", "3", "0"}, "EAFNOSUPPORT"},
+        {"AF_BLUETOOTH", {"socket", "31", "3", "0"}, "EAFNOSUPPORT"},
+        {"AF_CAN", {"socket", "29", "3", "1"}, "EAFNOSUPPORT"},
+        {"AF_KEY", {"socket", "15", "3", "2"}, "EAFNOSUPPORT"},
+        {"AF_TIPC", {"socket", "30", "4", "0"}, "EAFNOSUPPORT"},
+        {"AF_RDS", {"socket", "21", "5", "0"}, "EAFNOSUPPORT"},
+        {"AF_SMC", {"socket", "43", "1", "0"}, "EAFNOSUPPORT"},
         {"AF_INET by SOCK_PACKET", {"socket", "2", "10", "768"}, "EAFNOSUPPORT"},
         {"netfilter's netlink", {"socket", "16", "3", "12"}, "EAFNOSUPPORT"},
         {"uevents' netlink", {"socket", "16", "3", "15"}, "EAFNOSUPPORT"},
-        {"raw IPv4", {"socket", "2", "3", "255"}, "E"},               {"raw IPv6", {"socket", "10", "3", "58"}, "E"},
-        {"UDP-Lite", {"socket", "2", "2", "136"}, "E"},               {"SCTP", {"socket", "2", "1", "132"}, "E"},
-        {"DCCP", {"socket", "2", "6", "33"}, "E"},                    {"L2TP", {"socket", "2", "2", "115"}, "E"},
-        {"MPTCP", {"socket", "2", "1", "262"}, "EACCES"},             {"SMC over TCP", {"socket", "2", "1", "256"}, "E"},
+        {"raw IPv4", {"socket", "2", "3", "255"}, "E"},
+        {"raw IPv6", {"socket", "10", "3", "58"}, "E"},
+        {"UDP-Lite", {"socket", "2", "2", "136"}, "E"},
+        {"SCTP", {"socket", "2", "1", "132"}, "E"},
+        {"DCCP", {"socket", "2", "6", "33"}, "E"},
+        {"L2TP", {"socket", "2", "2", "115"}, "E"},
+        {"MPTCP", {"socket", "2", "1", "262"}, "EACCES"},
+        {"SMC over TCP", {"socket", "2", "1", "256"}, "E"},
     };
     cage_machine& machine = cage_machine::here();
     for (const cage_kind& kind : {sealed(), caged()}) {
@@ -94,7 +104,8 @@ TEST_CASE("B09 netlink lists links and addresses in a cage, and changes nothing"
         CHECK(shown.says("192.0.0.2/29"));
         CHECK(machine.run(kind, {"ip", "route"}).says("default via 192.0.0.1"));
 
-        for (const act& changing : {act{"add-route"}, act{"link-down", "eth0"}, act{"link-down", "lo"}, act{"netadmin"}}) {
+        for (const act& changing :
+             {act{"add-route"}, act{"link-down", "eth0"}, act{"link-down", "lo"}, act{"netadmin"}}) {
             CAPTURE(changing[0]);
             CHECK(machine.probe(kind, changing).says("EPERM"));
         }
@@ -143,11 +154,16 @@ TEST_CASE("a cage's packets bring no route of their own beside a datagram") {
         act sending;
         aim at;
         act twin;
-    } ways[] = {{{"ip-options-beside", "93.184.216.34", "9000", target.address}, target, {"send-udp", "93.184.216.34", "9000"}},
-                {{"rthdr-beside", "2606:2800:220:1::34", "9000", target6.address}, target6, {"send-udp", "2606:2800:220:1::34", "9000"}}};
+    } ways[] = {{{"ip-options-beside", "93.184.216.34", "9000", target.address},
+                 target,
+                 {"send-udp", "93.184.216.34", "9000"}},
+                {{"rthdr-beside", "2606:2800:220:1::34", "9000", target6.address},
+                 target6,
+                 {"send-udp", "2606:2800:220:1::34", "9000"}}};
     for (const auto& each : ways) {
         CAPTURE(each.sending[0]);
-        for (const cage_kind& kind : {sealed(), caged(), sealed().with_open_relay().without(guard::options)}) {
+        for (const cage_kind& kind :
+             {sealed(), caged(), sealed().with_open_relay().without(guard::options)}) {
             machine.net().reset();
             (void)machine.probe(kind, each.sending);
             CHECK(arrived_at({each.at.space, each.at.address, 0}) == nothing);
@@ -155,7 +171,8 @@ TEST_CASE("a cage's packets bring no route of their own beside a datagram") {
         }
     }
     machine.net().reset(); // with no cage around it, and by root, the route is taken
-    machine.net().run("machine", PINFOLD_LIBEXEC_DIR "/pinfold-probe ip-options-beside 93.184.216.34 9000 192.168.1.10 >/dev/null");
+    machine.net().run("machine", PINFOLD_LIBEXEC_DIR
+                      "/pinfold-probe ip-options-beside 93.184.216.34 9000 192.168.1.10 >/dev/null");
     CHECK(arrived_at({"lan", target.address, 0}).packets > 0);
 }
 

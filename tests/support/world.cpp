@@ -26,15 +26,18 @@ unique_fd connect_to(const std::filesystem::path& path) {
     sockaddr_un address{.sun_family = AF_UNIX};
     REQUIRE(path.native().size() < sizeof address.sun_path);
     std::memcpy(address.sun_path, path.c_str(), path.native().size());
-    unique_fd connection(check(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), "make a socket for the world"));
-    check(::connect(connection.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), "connect to {}", path.native());
+    unique_fd connection(
+        check(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), "make a socket for the world"));
+    check(::connect(connection.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address),
+          "connect to {}", path.native());
     return connection;
 }
 
 } // namespace
 
 int run_command(const std::string& command, const std::string& environment) {
-    const std::string whole = "env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 " + environment + " " + command;
+    const std::string whole = "env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 " + environment + " " +
+                              command;
     const int status = std::system(whole.c_str());
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
@@ -42,7 +45,8 @@ int run_command(const std::string& command, const std::string& environment) {
 world::world() : name_(fmt::format("pft{}x{}", ::getpid(), made++)) {
     if (::geteuid() != 0) SKIP("root, to make network namespaces");
     const std::string program = PINFOLD_SOURCE_DIR "/tests/world";
-    if (run_command(program + " up >/dev/null", "PINFOLD_WORLD=" + name_) != 0) fail("the test world did not come up");
+    if (run_command(program + " up >/dev/null", "PINFOLD_WORLD=" + name_) != 0)
+        fail("the test world did not come up");
     directory_ = std::filesystem::path("/run/pinfold-world") / name_;
     control_ = connect_to(directory_ / "control");
 }
@@ -72,9 +76,11 @@ std::string world::ask(const std::string& request) {
     return answer;
 }
 
-arrived world::count(const std::string& space, const std::string& protocol, const std::string& address, std::uint16_t port) {
+arrived world::count(const std::string& space, const std::string& protocol, const std::string& address,
+                     std::uint16_t port) {
     const json answer = json::parse(ask(json{{"cmd", "count"}, {"namespace", space}}.dump()));
-    if (answer.at("dropped").get<std::uint64_t>() != 0) fail("the capture lost packets: its counts prove nothing");
+    if (answer.at("dropped").get<std::uint64_t>() != 0)
+        fail("the capture lost packets: its counts prove nothing");
     arrived sum;
     for (const json& each : answer.at("counters")) {
         if (!protocol.empty() && each.at("protocol") != protocol) continue;
@@ -106,8 +112,11 @@ void world::run(const std::string& space, const std::string& command) const {
     if (run_command(whole, "PINFOLD_WORLD=" + name_) != 0) fail("in {}: '{}' failed", space, command);
 }
 
-void world::listen(const std::string& space, const std::string& protocol, const std::string& address, std::uint16_t port) {
-    (void)ask(json{{"cmd", "listen"}, {"namespace", space}, {"protocol", protocol}, {"address", address}, {"port", port}}.dump());
+void world::listen(const std::string& space, const std::string& protocol, const std::string& address,
+                   std::uint16_t port) {
+    (void)ask(json{
+        {"cmd", "listen"}, {"namespace", space}, {"protocol", protocol}, {"address", address}, {"port", port}}
+                  .dump());
 }
 
 } // namespace pinfold::test

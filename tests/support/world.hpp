@@ -31,14 +31,15 @@ public:
     void enter(const std::string& space) const;
 
     // Sums over every entry that fits; empty or 0 = any. Throws when the capture lost packets: then a count proves nothing.
-    [[nodiscard]] arrived count(const std::string& space, const std::string& protocol = "", const std::string& address = "",
-                                std::uint16_t port = 0);
+    [[nodiscard]] arrived count(const std::string& space, const std::string& protocol = "",
+                                const std::string& address = "", std::uint16_t port = 0);
     void reset();
     // How often a DNS server of the world was asked since the last reset; an empty name = anything.
     [[nodiscard]] std::uint64_t questions(const std::string& server, const std::string& name = "");
     // Runs a command in a namespace of the world; throws when it fails.
     void run(const std::string& space, const std::string& command) const;
-    void listen(const std::string& space, const std::string& protocol, const std::string& address, std::uint16_t port);
+    void listen(const std::string& space, const std::string& protocol, const std::string& address,
+                std::uint16_t port);
 
     [[nodiscard]] const std::filesystem::path& directory() const noexcept { return directory_; }
     [[nodiscard]] const std::string& name() const noexcept { return name_; }

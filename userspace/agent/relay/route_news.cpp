@@ -50,8 +50,10 @@ void route_news::woken(watch&) noexcept {
 
 // What the news say does not matter, nor whether some were lost (ENOBUFS): the kernel is asked anew.
 void route_news::drain() noexcept {
-    std::array<std::byte, 8192> part; // NOLINT(cppcoreguidelines-pro-type-member-init): only to be overwritten
-    while (::recv(socket_.get(), part.data(), part.size(), 0) >= 0 || errno == ENOBUFS || errno == EINTR) {}
+    std::array<std::byte, 8192>
+        part; // NOLINT(cppcoreguidelines-pro-type-member-init): only to be overwritten
+    while (::recv(socket_.get(), part.data(), part.size(), 0) >= 0 || errno == ENOBUFS || errno == EINTR) {
+    }
 }
 
 } // namespace pinfold

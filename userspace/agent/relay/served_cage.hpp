@@ -21,7 +21,7 @@ public:
     served_cage& operator=(const served_cage&) = delete;
     ~served_cage() = default; // only after `ended`
 
-    void end(); // resets all flows
+    void end();         // resets all flows
     void judge_again(); // ends the flows that would be refused now
     [[nodiscard]] relay_figures figures() const;
 

@@ -89,7 +89,8 @@ bool tcp_flow::finish() {
 endpoint tcp_flow::destination() const {
     sockaddr_storage name{};
     socklen_t size = sizeof name;
-    if (::getsockname(inside_.get(), reinterpret_cast<sockaddr*>(&name), &size) < 0) return {}; // which is refused
+    if (::getsockname(inside_.get(), reinterpret_cast<sockaddr*>(&name), &size) < 0)
+        return {}; // which is refused
     return endpoint::from(name, size);
 }
 

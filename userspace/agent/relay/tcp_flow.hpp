@@ -18,7 +18,7 @@ public:
     tcp_flow& operator=(const tcp_flow&) = delete;
     ~tcp_flow() = default; // by tcp_side::free
 
-    void reset(); // both ends; tcp_side::free follows
+    void reset();                               // both ends; tcp_side::free follows
     [[nodiscard]] endpoint destination() const; // as the application asked for it
 
 private:

@@ -47,7 +47,8 @@ udp_flow* udp_side::begin(const packet& from) {
 void udp_side::judge_again() {
     std::vector<udp_flow*> refused;
     for (const auto& [key, flow] : flows_)
-        if (!is_gateway(key.destination) && cage_.core().check(cage_.mode(), key.protocol, key.destination) != 0)
+        if (!is_gateway(key.destination) &&
+            cage_.core().check(cage_.mode(), key.protocol, key.destination) != 0)
             refused.push_back(flow.get());
     for (udp_flow* flow : refused) {
         ++cage_.counters().refused;
