@@ -69,7 +69,7 @@ TEST_CASE("the project is where the command starts, and options reach the spec")
     CHECK(spec.image == "small");
     CHECK(spec.limits ==
           pinfold::limits_spec{.memory_bytes = 1536ULL << 20, .cpu_percent = 50, .processes = 64});
-    here.pinfold.run({"-q", "run", "--dir", here.project.native(), "true"});
+    CHECK(here.pinfold.run({"-q", "run", "--dir", here.project.native(), "true"}).status == 0);
     CHECK(here.keeper.last_spec.mode == pinfold::cage_mode::caged);
 }
 

@@ -27,7 +27,8 @@ TEST_CASE("a program with -t has a terminal of its own with our size, which foll
     world here;
     for (const char* mode : {"--caged", "--uncaged"}) {
         cli_terminal terminal = here.open(
-            mode, "test -t 0 && test -t 1 && stty size; trap 'stty size' WINCH; read line; echo got $line");
+            mode, "test -t 0 && test -t 1 && stty size; trap 'stty size; seen=1' WINCH; until [ $seen ]; do "
+                  "sleep 0.05; done; read line; echo got $line");
         CHECK(terminal.see("31 97"));
         CHECK(terminal.is_raw());
         std::this_thread::sleep_for(std::chrono::milliseconds(300));

@@ -19,7 +19,7 @@ struct world {
     world() { heron.wait_for(PINFOLD_FRAME_STARTED); }
 
     json json_of(std::vector<std::string> arguments, int status = 0) {
-        arguments.emplace_back("--json");
+        arguments.insert(arguments.begin(), "--json");
         const cli_result result = pinfold.run(arguments);
         CHECK(result.status == status);
         INFO(result.out << result.err);
@@ -119,7 +119,6 @@ TEST_CASE("root can name an owner, whose agent it is then; nobody else can") {
     ::chmod(place.path().c_str(), 0755);
     const std::filesystem::path run = place.path() / "run";
     std::filesystem::create_directory(run);
-    ::chown(run.c_str(), 65534, 65534);
     cli pinfold{run / "p/api.sock"};
     pinfold.environment.emplace_back("PINFOLD_KEEPER=/nonexistent/keeper");
     // nobody's home does not exist, so its agent has no place for a log: that is what must be said.

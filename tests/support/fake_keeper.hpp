@@ -16,6 +16,7 @@
 #include <poll.h>
 #include <spawn.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -230,6 +231,8 @@ private:
         if (command.terminal) {
             unique_fd master(check(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC), "open a pty"));
             ::unlockpt(master.get());
+            const winsize size{.ws_row = command.terminal->rows, .ws_col = command.terminal->columns};
+            ::ioctl(master.get(), TIOCSWINSZ, &size);
             inside.emplace_back(::open(::ptsname(master.get()), O_RDWR | O_NOCTTY | O_CLOEXEC));
             outside.push_back(std::move(master));
             return;

@@ -103,13 +103,17 @@ task<std::shared_ptr<cage_record>> cages::probe(cage_mode mode) {
 // Undoes what was done where a step fails; no handler can wait for the keeper, so the error is kept meanwhile.
 task<> cages::make(std::shared_ptr<cage_record> record, wire::body request) {
     std::exception_ptr error;
+    bool is_left = true;
     try {
         co_await build(record, std::move(request));
+    } catch (const keeper_refused&) {
+        is_left = false; // whatever step the keeper could not do, it has undone those before
+        error = std::current_exception();
     } catch (...) {
         error = std::current_exception();
     }
     if (!error) co_return;
-    if (record->first && keeper_.connected()) co_await record->first->kill();
+    if (is_left && record->first && keeper_.connected()) co_await record->first->kill();
     forget(*record);
     std::rethrow_exception(error);
 }
@@ -243,14 +247,29 @@ task<std::vector<std::string>> cages::plan(run_request request) {
 
 // ---- what the keeper says unasked ----
 
+// The end of a cage's first program is the end of all, and told once.
+void cages::finish_all(std::uint64_t cage, const program_end& how) {
+    const auto first = programs_.lower_bound(std::pair(cage, 0U));
+    auto last = first;
+    std::vector<std::pair<std::uint32_t, std::shared_ptr<program>>> gone;
+    for (; last != programs_.end() && last->first.first == cage; ++last) {
+        if (auto one = last->second.lock()) gone.emplace_back(last->first.second, std::move(one));
+    }
+    programs_.erase(first, last); // before anybody goes on: who ends may start the next
+    for (const auto& [process, one] : gone) {
+        one->finish(process == 0 || how.keeper_lost ? how : program_end{.status = 128 + SIGKILL});
+    }
+}
+
 void cages::program_ended(const wire::ended& what) {
+    const program_end how{
+        .status = what.status, .memory_kill = what.memory_kill, .memory_peak = what.memory_peak};
+    if (what.process == 0) return finish_all(what.cage, how);
     const auto found = programs_.find(std::pair(what.cage, what.process));
     if (found == programs_.end()) return;
     const std::shared_ptr<program> one = found->second.lock();
     programs_.erase(found);
-    if (one)
-        one->finish(
-            {.status = what.status, .memory_kill = what.memory_kill, .memory_peak = what.memory_peak});
+    if (one) one->finish(how);
 }
 
 void cages::denials_came(const wire::denials& what) {
@@ -265,7 +284,7 @@ void cages::denials_came(const wire::denials& what) {
 
 void cages::keeper_lost() {
     for (const auto& [number, weak] : programs_) {
-        if (const std::shared_ptr<program> one = weak.lock()) one->orphaned = true;
+        if (const std::shared_ptr<program> one = weak.lock()) one->lose_keeper();
     }
     if (!by_id_.empty())
         spdlog::warn("{} cages go on without a keeper: their guards hold, none can be made", by_id_.size());
@@ -285,8 +304,7 @@ task<> cages::look_again() {
     for (const auto& [id, record] : before) {
         const bool listed = std::ranges::any_of(
             alive, [&, number = id](const auto& each) { return each.cage == number; });
-        if (listed || !record->first) continue;
-        record->first->finish({.status = 125, .keeper_lost = true});
+        if (!listed) finish_all(id, {.status = 125, .keeper_lost = true});
     }
 }
 

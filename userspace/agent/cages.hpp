@@ -83,6 +83,7 @@ private:
     [[nodiscard]] std::shared_ptr<cage_record> claim(const run_request& request);
     task<> make(std::shared_ptr<cage_record> record, wire::body request);
     task<> build(std::shared_ptr<cage_record> record, wire::body request);
+    void finish_all(std::uint64_t cage, const program_end& how);
     void remember_name(std::uint64_t cage, const std::string& name);
     void run_uncaged(const std::shared_ptr<cage_record>& record, const command_request& request);
     task<wire::cage_state> state_of(std::string name);

@@ -45,10 +45,16 @@ public:
         if (ended.is_set()) return;
         end = how;
         ended.set();
+        news.pulse();
+    }
+    void lose_keeper() {
+        orphaned = true;
+        news.pulse();
     }
 
     program_streams streams;
     event ended;
+    event news;            // ended, or orphaned
     program_end end;       // once ended is set
     bool orphaned = false; // the keeper that would tell of its end is gone
 };

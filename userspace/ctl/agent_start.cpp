@@ -4,6 +4,7 @@
 
 #include <array>
 #include <chrono>
+#include <csignal>
 #include <cstring>
 #include <fcntl.h>
 #include <fstream>
@@ -45,6 +46,8 @@ std::optional<unique_fd> try_connect(const std::filesystem::path& path, const ow
     if (peer.uid != whose.uid)
         fail("the agent at {} runs as user {}, not as {}: choose another socket with --api", path.native(),
              peer.uid, whose.name);
+    // A killed agent's socket takes connections until the kernel has taken its io_uring apart, and answers none.
+    if (peer.pid > 0 && ::kill(peer.pid, 0) != 0 && errno == ESRCH) return std::nullopt;
     return connection;
 }
 
@@ -136,6 +139,8 @@ std::string last_words(const unique_fd& report, const std::string& file) {
     for (std::string line; std::getline(from, line);) {
         if (!line.empty()) last = line;
     }
+    constexpr std::string_view itself = "pinfold-agent: ";
+    if (last.starts_with(itself)) last.erase(0, itself.size());
     return last.empty() ? "it said nothing" : last;
 }
 

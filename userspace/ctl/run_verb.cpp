@@ -55,12 +55,14 @@ void tell_end(const json& end, const std::string& name, const common_options& op
 
 void tell_start(const json& what, const common_options& options) {
     if (options.quiet || options.json || !what.contains("notes") || !what["notes"].is_array()) return;
+    std::string notes;
     for (const json& note : what["notes"]) {
-        if (note.is_string()) fmt::print(stderr, "pinfold: {}\r\n", printable(note.get<std::string>()));
+        if (note.is_string()) notes += (notes.empty() ? "" : "; ") + printable(note.get<std::string>());
     }
+    if (!notes.empty()) fmt::print(stderr, "pinfold: {}\n", notes);
 }
 
-int carry(unique_fd connection, std::string early, bool terminal, const common_options& options) {
+int carry(unique_fd connection, const std::string& early, bool terminal, const common_options& options) {
     std::string name;
     progress slow(options.quiet || options.json);
     std::optional<raw_terminal> raw;
@@ -77,7 +79,7 @@ int carry(unique_fd connection, std::string early, bool terminal, const common_o
     };
     stdio_result result;
     {
-        stdio_client streams(std::move(connection), std::move(early), terminal, events);
+        stdio_client streams(std::move(connection), early, terminal, events);
         result = streams.run();
     }
     raw.reset();

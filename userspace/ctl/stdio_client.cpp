@@ -29,14 +29,16 @@ sigset_t signal_set() {
 
 } // namespace
 
-stdio_client::stdio_client(unique_fd connection, std::string early, bool terminal, stdio_events events)
+stdio_client::stdio_client(unique_fd connection, const std::string& early, bool terminal, stdio_events events)
     : connection_(std::move(connection)),
       events_(std::move(events)),
       output_(STDOUT_FILENO),
       errors_(STDERR_FILENO),
-      inbox_(std::move(early)),
+      inbox_(early.begin(), early.end()),
+      inbox_size_(early.size()),
       credit_(PINFOLD_STDIN_WINDOW),
       terminal_(terminal) {
+    inbox_.resize(std::max(inbox_.size(), PINFOLD_FRAME_HEADER + PINFOLD_FRAME_PAYLOAD + read_bytes));
     const sigset_t set = signal_set();
     check(::sigprocmask(SIG_BLOCK, &set, nullptr), "take signals over");
     std::signal(SIGPIPE, SIG_IGN); // a reader that leaves is told to the program, which may care
@@ -154,28 +156,30 @@ void stdio_client::read_signals() {
 // ---- from the agent ----
 
 void stdio_client::receive() {
-    const std::size_t before = inbox_.size();
-    inbox_.resize(before + read_bytes);
-    const ssize_t got = ::recv(connection_.get(), inbox_.data() + before, read_bytes, MSG_DONTWAIT);
-    inbox_.resize(before + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+    const ssize_t got = ::recv(connection_.get(), inbox_.data() + inbox_size_, inbox_.size() - inbox_size_,
+                               MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (got <= 0) fail("the agent went away while the program ran; how it ended is not known");
+    inbox_size_ += static_cast<std::size_t>(got);
     take_frames();
 }
 
 void stdio_client::take_frames() {
     std::size_t at = 0;
-    while (!done_ && inbox_.size() - at >= PINFOLD_FRAME_HEADER) {
+    const std::string_view all(inbox_.data(), inbox_size_);
+    while (!done_ && all.size() - at >= PINFOLD_FRAME_HEADER) {
         std::uint32_t length = 0;
-        const auto* header = reinterpret_cast<const unsigned char*>(inbox_.data() + at);
-        const std::uint32_t type = pinfold_get_header(header, &length);
+        const std::uint32_t type = pinfold_get_header(reinterpret_cast<const unsigned char*>(all.data() + at),
+                                                      &length);
         if (type == PINFOLD_FRAME_NONE)
             fail("the agent speaks another protocol: agent and pinfold are of different versions");
-        if (inbox_.size() - at < PINFOLD_FRAME_HEADER + length) break;
-        take(type, std::string_view(inbox_).substr(at + PINFOLD_FRAME_HEADER, length));
+        if (all.size() - at < PINFOLD_FRAME_HEADER + length) break;
+        take(type, all.substr(at + PINFOLD_FRAME_HEADER, length));
         at += PINFOLD_FRAME_HEADER + length;
     }
-    inbox_.erase(0, at);
+    std::copy(inbox_.begin() + static_cast<std::ptrdiff_t>(at),
+              inbox_.begin() + static_cast<std::ptrdiff_t>(inbox_size_), inbox_.begin());
+    inbox_size_ -= at;
 }
 
 void stdio_client::take(std::uint32_t type, std::string_view payload) {

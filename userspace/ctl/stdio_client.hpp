@@ -28,7 +28,7 @@ struct stdio_result {
 class stdio_client {
 public:
     // `early` is what came behind the answer. Signals are taken over until this is destroyed.
-    stdio_client(unique_fd connection, std::string early, bool terminal, stdio_events events);
+    stdio_client(unique_fd connection, const std::string& early, bool terminal, stdio_events events);
     stdio_client(const stdio_client&) = delete;
     ~stdio_client();
 
@@ -53,8 +53,9 @@ private:
     unique_fd signals_;
     stdio_events events_;
     sink output_, errors_;
-    std::string inbox_;  // received, not a whole frame yet
-    std::string outbox_; // to be sent
+    std::vector<char> inbox_;    // room for a frame and what is received at once
+    std::size_t inbox_size_ = 0; // bytes of it that were received and not yet taken
+    std::string outbox_;         // to be sent
     std::uint64_t credit_;
     stdio_result result_;
     bool terminal_;

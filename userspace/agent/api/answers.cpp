@@ -8,13 +8,16 @@ namespace pinfold {
 
 namespace {
 
-// As shells say it: 127 not found, 126 found but not to be executed. The keeper's text names the failed exec.
+// As shells say it: 127 not found, 126 found but not to be executed. The keeper says "run PROGRAM in cage NAME: reason"
+// of the last step and of no other.
 int exit_status_of(std::string_view text) {
-    const std::size_t at = text.find("exec ");
-    if (at == std::string_view::npos) return 125;
-    if (text.find("No such file", at) != std::string_view::npos) return 127;
-    for (const char* reason : {"Permission denied", "Exec format", "Is a directory", "Text file busy"}) {
-        if (text.find(reason, at) != std::string_view::npos) return 126;
+    if (!text.starts_with("exec ") &&
+        (!text.starts_with("run ") || text.find(" in cage ") == std::string_view::npos))
+        return 125;
+    const std::string_view reason = text.substr(text.rfind(": ") + 2);
+    if (reason == "No such file or directory" || reason == "Not a directory") return 127;
+    for (const char* each : {"Permission denied", "Exec format error", "Is a directory", "Text file busy"}) {
+        if (reason == each) return 126;
     }
     return 125;
 }

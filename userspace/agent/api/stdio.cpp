@@ -122,6 +122,7 @@ task<> stdio_session::close() {
     ring_.cancel(client_);
     if (program_ && program_->streams.input) ring_.cancel(program_->streams.input.get());
     input_changed_.set();
+    if (program_) program_->news.pulse();
     poke();
     while (running_ > 0) {
         all_done_.reset();
@@ -130,8 +131,11 @@ task<> stdio_session::close() {
 }
 
 task<> stdio_session::watch_end(self_pointer self) {
-    co_await self->program_->ended.wait();
-    self->poke();
+    const std::shared_ptr<program> what = self->program_;
+    while (!what->ended.is_set() && !self->closing_) {
+        co_await what->news.wait();
+        self->poke();
+    }
 }
 
 // ---- from the program to the client ----
