@@ -49,10 +49,10 @@ bool keeper_link::readable() const {
     return ::poll(&waiting, 1, 0) == 1;
 }
 
-wire::ended keeper_link::end_of(std::uint64_t cage) {
-    const auto is_end = [cage](const wire::message& message) {
+wire::ended keeper_link::end_of(std::uint64_t cage, std::uint32_t process) {
+    const auto is_end = [cage, process](const wire::message& message) {
         const auto* ended = std::get_if<wire::ended>(&message.body);
-        return ended != nullptr && ended->cage == cage && ended->process == 0;
+        return ended != nullptr && ended->cage == cage && ended->process == process;
     };
     while (std::ranges::none_of(unasked_, is_end)) unasked_.push_back(take());
     const auto found = std::ranges::find_if(unasked_, is_end);

@@ -25,8 +25,8 @@ public:
         return answer();
     }
     [[nodiscard]] bool readable() const; // something has come
-    // The end of a cage's first program.
-    wire::ended end_of(std::uint64_t cage);
+    // The end of a program of a cage; 0 = its first.
+    wire::ended end_of(std::uint64_t cage, std::uint32_t process = 0);
 
 private:
     wire::message take();

@@ -158,8 +158,11 @@ TEST_CASE("a cage that was whole when its keeper died goes on, and can be entere
         std::array<char, 64> text{};
         CHECK(::read(entered.fds.at(terminal ? 0 : 1).get(), text.data(), text.size()) > 0);
         CHECK(std::string(text.data()).starts_with("heron"));
+        const wire::ended ended = link.end_of(list[0].cage, std::get<wire::entered>(entered.body).process);
+        CHECK(ended.status == 0);
     }
     CHECK(std::holds_alternative<wire::ok>(link.ask(wire::remove_cage{"heron"}).body));
+    CHECK(link.end_of(list[0].cage).status == 137); // told to the owner's agent, whoever made the cage
     CHECK(home.traces().empty());
 }
 

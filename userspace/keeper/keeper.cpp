@@ -89,7 +89,7 @@ keeper::keeper(const keeper_options& options)
 keeper::~keeper() {
     for (auto& [id, held] : cages_) {
         held.built->leave_running();
-        for (auto& [number, program] : held.entered) program.held.let_go();
+        for (auto& [number, each] : held.entered) each.program.held.let_go();
     }
     (void)::unlink(options_.socket().c_str());
 }

@@ -15,6 +15,12 @@
 
 namespace pinfold {
 
+// A program that entered later, and the connection that asked for it: only that one is told of its end.
+struct entered_program {
+    caged_program program;
+    int client_fd = -1;
+};
+
 // A cage and what is known about it beside itself.
 struct held_cage {
     std::unique_ptr<cage> built;
@@ -23,7 +29,7 @@ struct held_cage {
     bool temporary = false;  // a scratch cage: nothing of it is kept
     std::uint64_t memory_kills = 0; // oom_kill events already told
     std::uint32_t next_process = 1;
-    std::map<std::uint32_t, caged_program> entered;
+    std::map<std::uint32_t, entered_program> entered;
 };
 
 class keeper {
@@ -53,7 +59,7 @@ private:
     [[nodiscard]] held_cage* find(std::uint32_t uid, const std::string& name);
     [[nodiscard]] cage_order order_for(const client& from, const cage_spec& spec, const image& from_image, std::uint32_t base);
     void watch(held_cage& what);
-    void program_ended(std::uint64_t id, std::uint32_t process);
+    void program_ended(std::uint64_t id, std::uint32_t number);
     void cage_ended(std::uint64_t id);
     void end(std::uint64_t id, exit_status status, bool memory_kill, std::uint64_t peak);
     void forget(std::uint64_t id);
@@ -63,6 +69,7 @@ private:
     void serve(int fd, std::uint32_t events);
     void drop(int fd);
     void send_to(int fd, wire::message what);
+    void tell_end(int maker, std::uint32_t owner, const wire::ended& end); // the owner's agents when the maker is unknown
     void pass_denials();
     void take_over(); // adopts or removes what an earlier keeper left
     void adopt(const wire::cage_state& state);

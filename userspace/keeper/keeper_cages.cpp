@@ -181,7 +181,7 @@ wire::message keeper::enter(client& from, std::uint64_t id, const command_spec& 
         if (*end) message.fds.push_back(std::move(*end));
     }
     events_.watch(program.held.pidfd(), EPOLLIN, [this, id, number](std::uint32_t) { program_ended(id, number); });
-    held.entered.emplace(number, std::move(program));
+    held.entered.emplace(number, entered_program{std::move(program), from.fd()});
     return message;
 }
 
@@ -194,7 +194,7 @@ void keeper::signal(client& from, std::uint64_t id, std::uint32_t process, std::
         return;
     }
     const auto found = held.entered.find(process);
-    if (found != held.entered.end()) (void)found->second.held.signal(static_cast<int>(number));
+    if (found != held.entered.end()) (void)found->second.program.held.signal(static_cast<int>(number));
 }
 
 void keeper::set_limits(client& from, std::uint64_t id, const limits_spec& limits) {
@@ -255,19 +255,20 @@ held_cage* keeper::find(std::uint32_t uid, const std::string& name) {
     return nullptr;
 }
 
-void keeper::program_ended(std::uint64_t id, std::uint32_t process) {
+void keeper::program_ended(std::uint64_t id, std::uint32_t number) {
     held_cage& held = cages_.at(id);
-    const auto found = held.entered.find(process);
-    const int fd = found->second.held.pidfd();
-    events_.forget(fd);
-    const auto status = found->second.held.try_reap();
-    wire::ended message{.cage = id, .process = process, .status = status ? status->code : 255};
+    const auto found = held.entered.find(number);
+    process& program = found->second.program.held;
+    events_.forget(program.pidfd());
+    const auto status = program.try_reap();
+    wire::ended message{.cage = id, .process = number, .status = status ? status->code : 255};
     const std::uint64_t kills = held.built->group().read_key("memory.events", "oom_kill").value_or(0);
     message.memory_kill = message.status == 128 + SIGKILL && kills > held.memory_kills;
     message.memory_peak = held.built->group().read_number("memory.peak").value_or(0);
     held.memory_kills = kills;
+    const int asker = found->second.client_fd;
     held.entered.erase(found);
-    send_to(held.client_fd, {.body = message});
+    send_to(asker, {.body = message});
 }
 
 void keeper::cage_ended(std::uint64_t id) {
@@ -281,17 +282,25 @@ void keeper::cage_ended(std::uint64_t id) {
 }
 
 void keeper::end(std::uint64_t id, exit_status status, bool memory_kill, std::uint64_t peak) {
-    const int client_fd = cages_.at(id).client_fd;
     pass_denials(); // what it did at last belongs before the news of its end
+    const int maker = cages_.at(id).client_fd;
+    const std::uint32_t owner = cages_.at(id).state.owner;
     forget(id);
-    send_to(client_fd, {.body = wire::ended{.cage = id, .process = 0, .status = status.code, .memory_kill = memory_kill, .memory_peak = peak}});
+    tell_end(maker, owner, {.cage = id, .process = 0, .status = status.code, .memory_kill = memory_kill, .memory_peak = peak});
+}
+
+void keeper::tell_end(int maker, std::uint32_t owner, const wire::ended& end) {
+    if (maker >= 0) return send_to(maker, {.body = end});
+    for (const auto& [fd, agent] : clients_) { // adopted: whoever made it was another keeper's connection
+        if (agent->who().uid == owner) send_to(fd, {.body = end});
+    }
 }
 
 // The cage is gone, or is kept on the list, guarded, because something in it does not end.
 void keeper::forget(std::uint64_t id) {
     held_cage& held = cages_.at(id);
     if (held.built->init()) events_.forget(held.built->init().pidfd());
-    for (const auto& [number, program] : held.entered) events_.forget(program.held.pidfd());
+    for (const auto& [number, each] : held.entered) events_.forget(each.program.held.pidfd());
     held.entered.clear();
     bool gone = false;
     try {

@@ -24,7 +24,8 @@ bool has_nul(std::string_view text) noexcept {
 bool is_canonical(const std::filesystem::path& path) {
     const std::string& text = path.native();
     if (text.empty() || text.front() != '/' || text.size() > longest_path || has_nul(text)) return false;
-    return text == "/" || (text.back() != '/' && path.lexically_normal() == path);
+    // As text: two paths that differ in nothing but "//" compare equal.
+    return text == "/" || (text.back() != '/' && path.lexically_normal().native() == text);
 }
 
 bool is_domain(std::string_view text) noexcept {
