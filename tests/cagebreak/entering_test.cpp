@@ -39,12 +39,15 @@ TEST_CASE("no program of the machine is overwritten while programs enter (B31)")
     cage_machine& machine = cage_machine::here();
     const owner_place project;
     const std::string own = project.probe();
-    // Asks the kernel to run, as its interpreter, whatever program is about to become it.
+    // Asks the kernel to run, as its interpreter, whatever program is about to become it: that is ours, and it does run
+    // inside. It belongs to no id that the cage has, so nobody there can open it for writing.
     const std::string script = project.file("script", "#!/proc/self/exe\n", 0755);
     const std::string ours = text_of("/proc/self/exe");
     const std::string init = text_of(PINFOLD_LIBEXEC_DIR "/pinfold-init");
-    const auto cage = machine.start(sealed().with_project(project.path(), project.owner()), python(overwriter));
-    for (int i = 0; i < 100 && !std::filesystem::exists(project.path() / "ready"); ++i) std::this_thread::sleep_for(50ms);
+    const auto cage = machine.start(sealed().with_project(project.path(), project.owner()),
+                                    python(overwriter));
+    for (int i = 0; i < 100 && !std::filesystem::exists(project.path() / "ready"); ++i)
+        std::this_thread::sleep_for(50ms);
     for (int i = 0; i < 50; ++i) {
         CHECK(cage->enter({"true"}).status == 0); // the twin: entering works meanwhile
         if (i % 5 == 0) {
@@ -56,7 +59,8 @@ TEST_CASE("no program of the machine is overwritten while programs enter (B31)")
     }
     // The twin of the attack: a program of the cage's own is overwritten in that way.
     CHECK(cage->enter({own, "sleep", "300"}).status == 0);
-    for (int i = 0; i < 100 && text_of(project.path() / "wrote").empty(); ++i) std::this_thread::sleep_for(50ms);
+    for (int i = 0; i < 100 && text_of(project.path() / "wrote").empty(); ++i)
+        std::this_thread::sleep_for(50ms);
     CHECK(text_of(own).starts_with("overwritten"));
     for (const std::string& line : lines_of(text_of(project.path() / "wrote"))) CHECK(line == own);
     CHECK(text_of("/proc/self/exe") == ours);
@@ -78,16 +82,19 @@ TEST_CASE("a program that entered is in the cage's cgroup and namespaces and as 
     for (const cage_kind& kind : {sealed(), caged()}) {
         const auto cage = machine.start(kind, {"sleep", "1000"});
         const pid_t init = processes_of(*cage).front();
-        caged_program entered = cage->built().enter({.argv = {"sleep", "1000"}, .environment = {"PATH=/usr/bin", "ONLY=this"}, .directory = "/tmp"});
+        caged_program entered = cage->built().enter(
+            {.argv = {"sleep", "1000"}, .environment = {"PATH=/usr/bin", "ONLY=this"}, .directory = "/tmp"});
         const pid_t pid = entered.held.pid();
         const std::vector<pid_t> members = processes_of(*cage);
         CHECK(std::ranges::find(members, pid) != members.end());
         CHECK(members.size() == 3);
         for (const char* space : {"user", "mnt", "pid", "ipc", "uts", "cgroup", "net"}) {
             CAPTURE(space);
-            CHECK(std::filesystem::read_symlink(fmt::format("/proc/{}/ns/{}", pid, space)) == std::filesystem::read_symlink(fmt::format("/proc/{}/ns/{}", init, space)));
+            CHECK(std::filesystem::read_symlink(fmt::format("/proc/{}/ns/{}", pid, space)) ==
+                  std::filesystem::read_symlink(fmt::format("/proc/{}/ns/{}", init, space)));
         }
-        for (const char* line : {"Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp", "Seccomp_filters", "SigIgn", "SigBlk"}) {
+        for (const char* line : {"Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb",
+                                 "NoNewPrivs", "Seccomp", "Seccomp_filters", "SigIgn", "SigBlk"}) {
             CAPTURE(line);
             CHECK(status_line(pid, line) == status_line(cage->built().program().pid(), line));
         }
@@ -97,7 +104,9 @@ TEST_CASE("a program that entered is in the cage's cgroup and namespaces and as 
         CHECK(std::filesystem::read_symlink(fmt::format("/proc/{}/cwd", pid)) == "/tmp");
         CHECK(status_line(pid, "NSpid").find('\t') != std::string::npos);
         // The mutation.
-        const auto open = machine.start(kind.without<filter_syscalls>().without<no_new_privileges>().without<drop_capabilities>(), {"sleep", "1000"});
+        const auto open = machine.start(
+            kind.without<filter_syscalls>().without<no_new_privileges>().without<drop_capabilities>(),
+            {"sleep", "1000"});
         const probed loose = open->enter(shell("grep -E '^(Seccomp|NoNewPrivs):' /proc/self/status"));
         CHECK(loose.output == "NoNewPrivs:\t0\nSeccomp:\t0\n");
     }
@@ -134,10 +143,12 @@ std::pair<int, std::string> failure(const std::function<void()>& act) {
 TEST_CASE("a program that cannot be run says so: 127 where it is not there, 126 where it is no program") {
     cage_machine& machine = cage_machine::here();
     const auto cage = machine.start(sealed(), {"sleep", "1000"});
-    REQUIRE(cage->enter(shell("echo x >/tmp/plain; printf '\\177ELFbroken' >/tmp/broken; chmod 755 /tmp/broken; echo '#!/no/such' >/tmp/script; chmod 755 /tmp/script")).status == 0);
-    const std::pair<std::vector<std::string>, int> commands[] = {{{"no-such-program"}, 127}, {{"/no/such/program"}, 127}, {{"/tmp/plain"}, 126},
-                                                                 {{"/tmp"}, 126},           {{"/tmp/broken"}, 126},      {{"/tmp/script"}, 127},
-                                                                 {{"/etc/hostname/x"}, 127}};
+    REQUIRE(cage->enter(shell("echo x >/tmp/plain; printf '\\177ELFbroken' >/tmp/broken; chmod 755 "
+                              "/tmp/broken; echo '#!/no/such' >/tmp/script; chmod 755 /tmp/script"))
+                .status == 0);
+    const std::pair<std::vector<std::string>, int> commands[] = {
+        {{"no-such-program"}, 127}, {{"/no/such/program"}, 127}, {{"/tmp/plain"}, 126},     {{"/tmp"}, 126},
+        {{"/tmp/broken"}, 126},     {{"/tmp/script"}, 127},      {{"/etc/hostname/x"}, 127}};
     for (const auto& [argv, code] : commands) {
         CAPTURE(argv.front());
         const auto [given, said] = failure([&] { (void)cage->enter(argv); });
@@ -147,7 +158,10 @@ TEST_CASE("a program that cannot be run says so: 127 where it is not there, 126 
     }
     CHECK(failure([&] { (void)machine.run(sealed(), {"no-such-program"}); }).first == 127);
     CHECK(failure([&] { (void)machine.run(sealed(), {"/etc/hostname"}); }).first == 126);
-    const auto [code, said] = failure([&] { (void)cage->built().enter({.argv = {"true"}, .environment = {"PATH=/usr/bin"}, .directory = "/no/such"}); });
+    const auto [code, said] = failure([&] {
+        (void)cage->built().enter(
+            {.argv = {"true"}, .environment = {"PATH=/usr/bin"}, .directory = "/no/such"});
+    });
     CHECK(code == 125);
     CHECK_THAT(said, ContainsSubstring("/no/such"));
     CHECK(cage->enter({"true"}).status == 0); // none of it hurt the cage

@@ -44,12 +44,14 @@ TEST_CASE("a program has the environment it was given and no other variable (B43
     cage_machine& machine = cage_machine::here();
     const canary_variable canary;
     for (const cage_kind& kind : {sealed(), caged()}) {
-        CHECK(machine.run(kind, {"/usr/bin/env"}).output == "PATH=/usr/sbin:/usr/bin:/sbin:/bin\nHOME=/root\n");
+        CHECK(machine.run(kind, {"/usr/bin/env"}).output ==
+              "PATH=/usr/sbin:/usr/bin:/sbin:/bin\nHOME=/root\n");
         const auto cage = machine.start(kind, {"sleep", "1000"});
         CHECK(cage->enter({"/usr/bin/env"}).output == "PATH=/usr/sbin:/usr/bin:/sbin:/bin\nHOME=/root\n");
         // As the machine sees them: init has none at all.
         std::vector<std::string> environments;
-        for (const pid_t pid : processes_of(*cage)) environments.push_back(text_of(fmt::format("/proc/{}/environ", pid)));
+        for (const pid_t pid : processes_of(*cage))
+            environments.push_back(text_of(fmt::format("/proc/{}/environ", pid)));
         REQUIRE(environments.size() == 2);
         CHECK(environments[0].empty());
         CHECK(environments[1] == std::string("PATH=/usr/sbin:/usr/bin:/sbin:/bin\0HOME=/root\0", 46));
@@ -65,7 +67,9 @@ TEST_CASE("no word of the keeper's environment is anywhere in a cage (B43)") {
         CAPTURE(nothing_found.errors);
         CHECK(nothing_found.output == "[]\n");
         // The twin: the same look finds what a program of the cage was given.
-        const probed twin = cage->enter({"/usr/bin/env", "TOKEN=canary-word", "/bin/sh", "-c", "sleep 30 >/dev/null 2>&1 & exec python3 -c \"$0\"", look_everywhere});
+        const probed twin = cage->enter({"/usr/bin/env", "TOKEN=canary-word", "/bin/sh", "-c",
+                                         "sleep 30 >/dev/null 2>&1 & exec python3 -c \"$0\"",
+                                         look_everywhere});
         CAPTURE(twin.errors);
         CHECK(twin.says("/environ"));
         const probed all = machine.probe(kind, {"environ"});
@@ -103,14 +107,18 @@ TEST_CASE("nothing of the keeper can be read while programs enter (B43)") {
 
 TEST_CASE("process 1 is not dumpable and has no environment to be read (B43)") {
     cage_machine& machine = cage_machine::here();
-    const std::string look = "cat /proc/1/environ; cat /proc/1/maps; cat /proc/1/mem; ls /proc/1/fd; readlink /proc/1/exe || echo refused >&2; ls /proc/1/map_files; cat /proc/1/auxv";
+    const std::string look =
+        "cat /proc/1/environ; cat /proc/1/maps; cat /proc/1/mem; ls /proc/1/fd; readlink /proc/1/exe || echo "
+        "refused >&2; ls /proc/1/map_files; cat /proc/1/auxv";
     const probed tried = machine.run(caged(), shell(look));
     CHECK(tried.output.find_first_not_of('\n') == std::string::npos);
     CHECK(lines_of(tried.errors).size() >= 6);
     const auto cage = machine.start(caged(), {"sleep", "1000"});
     const pid_t init = processes_of(*cage).front();
-    CHECK(status_of(fmt::format("/proc/{}/environ", init)).st_uid == 0); // root's of the machine: the mark of not dumpable
-    CHECK(status_of(fmt::format("/proc/{}/environ", processes_of(*cage).back())).st_uid == cage->built().id_base()); // the twin
+    CHECK(status_of(fmt::format("/proc/{}/environ", init)).st_uid ==
+          0); // root's of the machine: the mark of not dumpable
+    CHECK(status_of(fmt::format("/proc/{}/environ", processes_of(*cage).back())).st_uid ==
+          cage->built().id_base()); // the twin
 }
 
 TEST_CASE("a program has its three streams and no other descriptor, whatever the keeper holds open") {
@@ -126,7 +134,9 @@ TEST_CASE("a program has its three streams and no other descriptor, whatever the
     for (const cage_kind& mode : {sealed(), caged()}) {
         const cage_kind kind = mode.with_project(project.path(), project.owner());
         const auto cage = machine.start(kind, {"sleep", "1000"});
-        for (const probed& seen : {machine.probe(kind, {"dump-fds"}), machine.run(kind, {program, "dump-fds"}), cage->enter({program, "dump-fds"})}) {
+        for (const probed& seen :
+             {machine.probe(kind, {"dump-fds"}), machine.run(kind, {program, "dump-fds"}),
+              cage->enter({program, "dump-fds"})}) {
             CAPTURE(seen.output);
             for (const std::string& part : golden_part) CHECK(seen.says(part));
             CHECK(std::ranges::count(seen.output, '=') == 3);

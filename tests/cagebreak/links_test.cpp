@@ -23,7 +23,9 @@ public:
         std::filesystem::create_directories(path.parent_path());
         std::filesystem::create_symlink(to, path);
     }
-    [[nodiscard]] cage_kind in(const cage_kind& kind) const { return kind.with_kept_files(place_.path(), kept_base); }
+    [[nodiscard]] cage_kind in(const cage_kind& kind) const {
+        return kind.with_kept_files(place_.path(), kept_base);
+    }
 
 private:
     owner_place place_;
@@ -32,7 +34,8 @@ private:
 // "" where the cage started and ran.
 std::string start_says(const cage_kind& kind) {
     try {
-        const probed ran = cage_machine::here().run(kind, shell("mount >/dev/null 2>&1; echo x >/tmp/file; echo ran"));
+        const probed ran = cage_machine::here().run(
+            kind, shell("mount >/dev/null 2>&1; echo x >/tmp/file; echo ran"));
         return ran.says("ran") ? "" : ran.output + ran.errors;
     } catch (const std::exception& error) {
         return error.what();
@@ -50,13 +53,15 @@ TEST_CASE("a link left where a mount goes ends the start with its name (B33)") {
     const std::size_t before = entries(victim.path());
     const std::string pattern = text_of("/proc/sys/kernel/core_pattern");
     for (const char* name : {"dev", "proc", "sys", "run", "usr"}) {
-        for (const std::filesystem::path& to : {victim.path(), std::filesystem::path("/etc"), std::filesystem::path("/proc/sys/kernel"),
-                                                std::filesystem::path("../../../.."), std::filesystem::path("nowhere")}) {
+        for (const std::filesystem::path& to :
+             {victim.path(), std::filesystem::path("/etc"), std::filesystem::path("/proc/sys/kernel"),
+              std::filesystem::path("../../../.."), std::filesystem::path("nowhere")}) {
             CAPTURE(name, to);
             const kept_upper upper;
             upper.link(name, to);
             const std::string said = start_says(upper.in(sealed()));
-            CHECK_THAT(said, ContainsSubstring(std::string(name) == "usr" ? "layer" : "/" + std::string(name)));
+            CHECK_THAT(said,
+                       ContainsSubstring(std::string(name) == "usr" ? "layer" : "/" + std::string(name)));
         }
     }
     CHECK(entries(victim.path()) == before);
@@ -70,14 +75,16 @@ TEST_CASE("a link left where a file is written stays inside or ends the start (B
     const std::string hosts = text_of("/etc/hosts");
     for (const char* name : {"etc/hosts", "etc/resolv.conf", "etc/hostname", "etc", "tmp"}) {
         for (const std::filesystem::path& to :
-             {victim.path(), victim.path() / "hosts", std::filesystem::path("/proc/sys/kernel/core_pattern"), std::filesystem::path("/etc/passwd")}) {
+             {victim.path(), victim.path() / "hosts", std::filesystem::path("/proc/sys/kernel/core_pattern"),
+              std::filesystem::path("/etc/passwd")}) {
             CAPTURE(name, to);
             const kept_upper upper;
             upper.link(name, to);
             (void)start_says(upper.in(sealed()));
         }
     }
-    for (const char* name : {"hosts", "hostname", "resolv.conf"}) CHECK(text_of(victim.path() / name) == "as before");
+    for (const char* name : {"hosts", "hostname", "resolv.conf"})
+        CHECK(text_of(victim.path() / name) == "as before");
     CHECK(entries(victim.path()) == 3);
     CHECK(text_of("/etc/hosts") == hosts);
 }
@@ -93,14 +100,18 @@ TEST_CASE("a link on the way to a bind ends the start, and nothing is made behin
     const cage_kind kind = sealed().with_project(project.path(), project.owner());
     for (const char* target : {".claude", ".claude/skills", ".claude/a/b/c", "dangling", "dangling/a"}) {
         CAPTURE(target);
-        CHECK_THAT(start_says(kind.with_bind({given.path(), project.path() / target, false})), ContainsSubstring("a link on the way"));
-        CHECK_THAT(start_says(kind.with_bind({given.path() / "file", project.path() / target, false})), ContainsSubstring("a link on the way"));
+        CHECK_THAT(start_says(kind.with_bind({given.path(), project.path() / target, false})),
+                   ContainsSubstring("a link on the way"));
+        CHECK_THAT(start_says(kind.with_bind({given.path() / "file", project.path() / target, false})),
+                   ContainsSubstring("a link on the way"));
     }
     // In what the cage kept.
     for (const char* name : {"outbox", "root"}) {
         const kept_upper upper;
         upper.link(name, victim.path());
-        CHECK_THAT(start_says(upper.in(sealed()).with_bind({given.path(), std::string("/") + name + "/settings", false})), ContainsSubstring("a link on the way"));
+        CHECK_THAT(start_says(upper.in(sealed()).with_bind(
+                       {given.path(), std::string("/") + name + "/settings", false})),
+                   ContainsSubstring("a link on the way"));
     }
     CHECK(entries(victim.path()) == 0);
     // The twin: ordinary folders and files of the same names.
@@ -110,7 +121,8 @@ TEST_CASE("a link on the way to a bind ends the start, and nothing is made behin
     for (const char* name : {"dev", "proc", "run", "tmp", "etc", "sys", ".config"}) plain.folder(name);
     const cage_kind twin = sealed().with_project(plain.path(), plain.owner());
     CHECK(start_says(twin.with_bind({given.path(), plain.path() / ".claude/skills", false})).empty());
-    CHECK(start_says(twin.with_bind({given.path() / "file", plain.path() / ".claude/settings", false})).empty());
+    CHECK(start_says(twin.with_bind({given.path() / "file", plain.path() / ".claude/settings", false}))
+              .empty());
     const kept_upper upper;
     CHECK(start_says(upper.in(sealed())).empty());
     CHECK(start_says(upper.in(sealed())).empty()); // once more, with what the first start left
@@ -123,7 +135,8 @@ TEST_CASE("nothing is made behind a link that another cage swaps in while cages 
     const owner_place given;
     const cage_kind kind = sealed().with_project(project.path(), project.owner());
     const auto swapping = machine.start(
-        kind, python("import os\nos.makedirs('a/b',exist_ok=True)\nos.symlink('" + victim.path().native() + "','l')\n"
+        kind, python("import os\nos.makedirs('a/b',exist_ok=True)\nos.symlink('" + victim.path().native() +
+                     "','l')\n"
                      "import ctypes\nlibc=ctypes.CDLL(None)\n"
                      "while True: libc.renameat2(-100,b'a',-100,b'l',2)"));
     unsigned started = 0;

@@ -6,7 +6,6 @@
 #include "cagebreak/cage_machine.hpp"
 
 #include <algorithm>
-#include <array>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -40,28 +39,28 @@ public:
     std::filesystem::path folder(const std::string& name, mode_t mode = 0755) const {
         const std::filesystem::path made = path_ / name;
         std::filesystem::create_directories(made);
-        check(::chmod(made.c_str(), mode), "set the mode of {}", made.native());
-        check(::chown(made.c_str(), owner_, owner_), "give away {}", made.native());
-        return made;
+        return give(made, mode);
     }
     std::filesystem::path file(const std::string& name, const std::string& text, mode_t mode = 0644) const {
         const std::filesystem::path made = path_ / name;
         std::filesystem::create_directories(made.parent_path());
         std::ofstream(made) << text;
-        check(::chmod(made.c_str(), mode), "set the mode of {}", made.native());
-        check(::lchown(made.c_str(), owner_, owner_), "give away {}", made.native());
-        return made;
+        return give(made, mode);
     }
     // The probe, for programs that enter: what the keeper starts there is always a program of the cage's own.
     std::filesystem::path probe() const {
         const std::filesystem::path made = path_ / "probe";
         std::filesystem::copy_file(PINFOLD_LIBEXEC_DIR "/pinfold-probe", made);
-        check(::chmod(made.c_str(), 0755), "set the mode of {}", made.native());
-        check(::lchown(made.c_str(), owner_, owner_), "give away {}", made.native());
-        return made;
+        return give(made, 0755);
     }
 
 private:
+    std::filesystem::path give(const std::filesystem::path& made, mode_t mode) const {
+        check(::chmod(made.c_str(), mode), "set the mode of {}", made.native());
+        check(::chown(made.c_str(), owner_, owner_), "give away {}", made.native());
+        return made;
+    }
+
     std::filesystem::path path_;
     uid_t owner_;
 };
@@ -70,7 +69,8 @@ private:
 class planted_mount {
 public:
     planted_mount(const std::filesystem::path& from, std::string over) : over_(std::move(over)) {
-        check(::mount(from.c_str(), over_.c_str(), nullptr, MS_BIND, nullptr), "bind {} over {}", from.native(), over_);
+        check(::mount(from.c_str(), over_.c_str(), nullptr, MS_BIND, nullptr), "bind {} over {}",
+              from.native(), over_);
     }
     planted_mount(const planted_mount&) = delete;
     planted_mount& operator=(const planted_mount&) = delete;

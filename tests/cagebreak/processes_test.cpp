@@ -20,9 +20,12 @@ TEST_CASE("5,000 orphans leave no zombie, and fork still works (B45)") {
     // From a second entry, with a double fork and sessions of their own.
     const owner_place project;
     const std::string program = project.probe();
-    const auto cage = machine.start(sealed().with_project(project.path(), project.owner()), {"sleep", "1000"});
+    const auto cage = machine.start(sealed().with_project(project.path(), project.owner()),
+                                    {"sleep", "1000"});
     CHECK(cage->enter({program, "orphans", "2000"}).output == "orphans ok zombies=0\n");
-    REQUIRE(cage->enter(shell("for i in 1 2 3 4 5 6 7 8 9; do (setsid sh -c '(sleep 0.01 &) &' &); done; sleep 1; ! grep -l '^State:.Z' /proc/[0-9]*/status")).status == 0);
+    REQUIRE(cage->enter(shell("for i in 1 2 3 4 5 6 7 8 9; do (setsid sh -c '(sleep 0.01 &) &' &); done; "
+                              "sleep 1; ! grep -l '^State:.Z' /proc/[0-9]*/status"))
+                .status == 0);
     CHECK(processes_of(*cage).size() == 2);
 }
 
@@ -36,16 +39,19 @@ TEST_CASE("who reaps for itself gets its own children's ends (B45)") {
 
 TEST_CASE("every exit code and every signal comes through") {
     cage_machine& machine = cage_machine::here();
-    for (const int code : {0, 1, 2, 100, 124, 125, 126, 127, 128, 137, 254, 255}) CHECK(machine.run(sealed(), shell("exit " + std::to_string(code))).status == code);
+    for (const int code : {0, 1, 2, 100, 124, 125, 126, 127, 128, 137, 254, 255})
+        CHECK(machine.run(sealed(), shell("exit " + std::to_string(code))).status == code);
     for (const int number : {SIGHUP, SIGINT, SIGABRT, SIGKILL, SIGSEGV, SIGTERM, SIGRTMIN, 64}) {
         CAPTURE(number);
-        CHECK(machine.run(sealed(), shell(fmt::format("kill -{} $$; sleep 10", number))).status == 128 + number);
+        CHECK(machine.run(sealed(), shell(fmt::format("kill -{} $$; sleep 10", number))).status ==
+              128 + number);
     }
     const auto cage = machine.start(sealed(), {"sleep", "1000"});
-    for (int code = 0; code < 256; ++code) CHECK(cage->enter(shell("exit " + std::to_string(code))).status == code);
+    for (int code = 0; code < 256; ++code)
+        CHECK(cage->enter(shell("exit " + std::to_string(code))).status == code);
     for (int number = 1; number <= 64; ++number) {
-        if (number == SIGCHLD || number == SIGCONT || number == SIGURG || number == SIGWINCH || (number >= SIGSTOP && number <= SIGTTOU) ||
-            number == 32 || number == 33)
+        if (number == SIGCHLD || number == SIGCONT || number == SIGURG || number == SIGWINCH ||
+            (number >= SIGSTOP && number <= SIGTTOU) || number == 32 || number == 33)
             continue; // ignored, stopping, or the C library's own
         CAPTURE(number);
         CHECK(cage->enter(shell(fmt::format("kill -{} $$; sleep 10", number))).status == 128 + number);
@@ -58,7 +64,9 @@ TEST_CASE("SIGTERM reaches the first program, which may answer it") {
     REQUIRE(plain->built().program().signal(SIGTERM));
     CHECK(plain->finish(5s).status == 128 + SIGTERM);
 
-    const auto answering = machine.start(sealed(), shell("trap 'echo bye; exit 7' TERM; echo ready >/tmp/ready; while :; do sleep 0.05; done"));
+    const auto answering = machine.start(
+        sealed(),
+        shell("trap 'echo bye; exit 7' TERM; echo ready >/tmp/ready; while :; do sleep 0.05; done"));
     REQUIRE(answering->enter(shell("until test -e /tmp/ready; do sleep 0.05; done")).status == 0);
     REQUIRE(answering->built().program().signal(SIGTERM));
     const probed ended = answering->finish(5s);
@@ -69,7 +77,9 @@ TEST_CASE("SIGTERM reaches the first program, which may answer it") {
 TEST_CASE("a daemon that was left behind dies with its cage, also one that ignores SIGTERM") {
     cage_machine& machine = cage_machine::here();
     for (const char* trap : {"", "trap '' TERM HUP INT; "}) {
-        const auto cage = machine.start(sealed(), shell(std::string(trap) + "setsid sleep 1000 </dev/null >/dev/null 2>&1 & sleep 0.5; exit 3"));
+        const auto cage = machine.start(
+            sealed(),
+            shell(std::string(trap) + "setsid sleep 1000 </dev/null >/dev/null 2>&1 & sleep 0.5; exit 3"));
         std::this_thread::sleep_for(300ms);
         CHECK(processes_of(*cage).size() >= 3); // it is there
         const auto status = cage->built().init().reap_within(8s);
@@ -84,8 +94,11 @@ TEST_CASE("a daemon that was left behind dies with its cage, also one that ignor
 
 TEST_CASE("a cage is ended whatever its processes do about signals") {
     cage_machine& machine = cage_machine::here();
-    const auto cage = machine.start(sealed(), python("import os,signal,time\nfor s in range(1,32):\n  try: signal.signal(s,signal.SIG_IGN)\n  except OSError: pass\n"
-                                                     "for i in range(20):\n  if os.fork()==0: break\nos.kill(os.getpid(),signal.SIGSTOP)\ntime.sleep(1000)"));
+    const auto cage = machine.start(sealed(),
+                                    python("import os,signal,time\nfor s in range(1,32):\n  try: "
+                                           "signal.signal(s,signal.SIG_IGN)\n  except OSError: pass\n"
+                                           "for i in range(20):\n  if os.fork()==0: "
+                                           "break\nos.kill(os.getpid(),signal.SIGSTOP)\ntime.sleep(1000)"));
     std::this_thread::sleep_for(500ms);
     const std::vector<pid_t> inside = processes_of(*cage);
     CHECK(inside.size() >= 20);
@@ -111,15 +124,17 @@ std::size_t count_entries(const std::filesystem::path& folder) {
 }
 held holdings(cage_machine& machine) {
     const std::filesystem::path fds = "/proc/self/fd";
-    return {static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(fds), {})), lines_of(text_of("/proc/self/mountinfo")).size(),
-            count_entries(machine.pins()), machine.tools().cgroups.children()};
+    return {static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(fds), {})),
+            lines_of(text_of("/proc/self/mountinfo")).size(), count_entries(machine.pins()),
+            machine.tools().cgroups.children()};
 }
 
 TEST_CASE("fifty cages leave no descriptor, mount, pin, cgroup, namespace or process behind (B49)") {
     cage_machine& machine = cage_machine::here();
     const owner_place project;
     const cage_kind kind = sealed().with_project(project.path(), project.owner());
-    (void)machine.run(kind, {"true"}); // what is kept from the first cage on: the image, the project's namespace
+    (void)machine.run(kind,
+                      {"true"}); // what is kept from the first cage on: the image, the project's namespace
     const held before = holdings(machine);
     std::set<std::string> spaces;
     for (int i = 0; i < 50; ++i) {
@@ -127,7 +142,8 @@ TEST_CASE("fifty cages leave no descriptor, mount, pin, cgroup, namespace or pro
         const std::vector<pid_t> inside = processes_of(*cage);
         REQUIRE(inside.size() == 2);
         for (const char* space : {"net", "mnt", "pid", "user"})
-            spaces.insert(std::filesystem::read_symlink(fmt::format("/proc/{}/ns/{}", inside[0], space)).native());
+            spaces.insert(
+                std::filesystem::read_symlink(fmt::format("/proc/{}/ns/{}", inside[0], space)).native());
         if (i == 0) {
             const held during = holdings(machine); // the twin: a cage holds something
             CHECK(during.descriptors > before.descriptors);
@@ -137,7 +153,8 @@ TEST_CASE("fifty cages leave no descriptor, mount, pin, cgroup, namespace or pro
         }
         if (i % 5 == 0) CHECK(cage->enter({"true"}).status == 0);
         CHECK(cage->built().destroy());
-        for (const pid_t pid : inside) CHECK_FALSE(std::filesystem::exists(fmt::format("/proc/{}/cgroup", pid)));
+        for (const pid_t pid : inside)
+            CHECK_FALSE(std::filesystem::exists(fmt::format("/proc/{}/cgroup", pid)));
     }
     check_same(before, holdings(machine));
     for (const auto& fd : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -155,7 +172,8 @@ TEST_CASE("a cage that could not be built or started leaves nothing behind (B49)
     const held before = holdings(machine);
     for (int i = 0; i < 5; ++i) {
         CHECK_THROWS(machine.run(kind, {"no-such-program"}));
-        CHECK_THROWS(machine.run(kind.with_bind({project.path(), project.path() / "link/x", false}), {"true"}));
+        CHECK_THROWS(
+            machine.run(kind.with_bind({project.path(), project.path() / "link/x", false}), {"true"}));
         CHECK_THROWS(machine.run(kind.without<map_ids>(), {"true"}));
     }
     check_same(before, holdings(machine));

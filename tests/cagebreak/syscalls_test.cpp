@@ -10,7 +10,8 @@ struct refusal {
     std::vector<std::string> act;
     const char* sealed;
     const char* caged;
-    const char* unfiltered; // sealed without the filter: the mutation; null where the kernel has the last word
+    const char*
+        unfiltered; // sealed without the filter: the mutation; null where the kernel has the last word
 };
 
 const std::vector<refusal>& refusals() {
