@@ -287,7 +287,8 @@ void cages::keeper_lost() {
         if (const std::shared_ptr<program> one = weak.lock()) one->lose_keeper();
     }
     if (!by_id_.empty())
-        spdlog::warn("{} cages go on without a keeper: their guards hold, none can be made", by_id_.size());
+        spdlog::warn("without a keeper: {} running go on behind their guards, none can be made",
+                     by_id_.size());
 }
 
 void cages::keeper_connected() {

@@ -99,11 +99,13 @@ task<> stdio_session::until_ended() {
     }
 }
 
+// Of one whose keeper is gone nobody can tell the end: it is asked, and not waited for as long.
 task<> stdio_session::end_program() {
     co_await program_->send_signal(SIGHUP);
-    if (co_await wait_within(ring_, program_->ended, stopping_ ? drain_grace : hang_up_grace)) co_return;
+    const bool short_wait = stopping_ || program_->orphaned;
+    if (co_await wait_within(ring_, program_->ended, short_wait ? drain_grace : hang_up_grace)) co_return;
     co_await program_->kill();
-    if (!co_await wait_within(ring_, program_->ended, kill_grace))
+    if (!co_await wait_within(ring_, program_->ended, program_->orphaned ? drain_grace : kill_grace))
         program_->finish({.status = 128 + SIGKILL, .keeper_lost = true});
 }
 
