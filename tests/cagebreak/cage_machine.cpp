@@ -29,7 +29,8 @@ constexpr uid_t nobody = 65534;
 std::filesystem::path make_folder() {
     std::string path = "/tmp/pinfold-cagebreak-XXXXXX";
     if (::mkdtemp(path.data()) == nullptr) fail_errno(errno, "make a folder for the tests");
-    check(::chmod(path.c_str(), 0711), "let root inside reach its root's place"); // as the keeper's run directory is
+    check(::chmod(path.c_str(), 0711),
+          "let root inside reach its root's place"); // as the keeper's run directory is
     return path;
 }
 
@@ -49,7 +50,8 @@ std::filesystem::path prepare(const world& net, const std::filesystem::path& pin
         check(::setresgid(nobody, nobody, nobody), "become nobody's group");
         check(::setresuid(nobody, nobody, nobody), "become nobody");
         uring ring;
-        relay relay(ring, open ? destination_check([](cage_mode, int, const endpoint&) { return 0U; }) : machine_destinations());
+        relay relay(ring, open ? destination_check([](cage_mode, int, const endpoint&) { return 0U; })
+                               : machine_destinations());
         relay.add(std::move(served));
         ring.run();
     } catch (const std::exception& error) {
@@ -71,7 +73,9 @@ void wait_until_idle(const process& relay) {
     for (int left = 2000; left > 0; --left) {
         const std::string stat = read_file(path);
         const std::size_t name_end = stat.rfind(')');
-        if (name_end == std::string::npos || name_end + 2 >= stat.size() || (stat[name_end + 2] != 'R' && stat[name_end + 2] != 'D')) return;
+        if (name_end == std::string::npos || name_end + 2 >= stat.size() ||
+            (stat[name_end + 2] != 'R' && stat[name_end + 2] != 'D'))
+            return;
         ::usleep(1000);
     }
     fail("the relay of a test did not come to rest within two seconds");
@@ -79,16 +83,21 @@ void wait_until_idle(const process& relay) {
 
 // Both streams until their end, or until time is up.
 void drain(const standard_streams& streams, probed& into, std::chrono::steady_clock::time_point end) {
-    std::array<pollfd, 2> waiting{{{.fd = streams.output.get(), .events = POLLIN}, {.fd = streams.errors.get(), .events = POLLIN}}};
+    std::array<pollfd, 2> waiting{
+        {{.fd = streams.output.get(), .events = POLLIN}, {.fd = streams.errors.get(), .events = POLLIN}}};
     std::array<char, 65536> part{};
     while (waiting[0].fd >= 0 || waiting[1].fd >= 0) {
-        const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()).count();
+        const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+                              end - std::chrono::steady_clock::now())
+                              .count();
         if (left <= 0 || ::poll(waiting.data(), waiting.size(), static_cast<int>(left)) == 0) return;
         for (std::size_t i = 0; i < waiting.size(); ++i) {
             if (waiting[i].fd < 0 || waiting[i].revents == 0) continue;
             const ssize_t got = ::read(waiting[i].fd, part.data(), part.size());
-            if (got <= 0) waiting[i].fd = -1;
-            else (i == 0 ? into.output : into.errors).append(part.data(), static_cast<std::size_t>(got));
+            if (got <= 0)
+                waiting[i].fd = -1;
+            else
+                (i == 0 ? into.output : into.errors).append(part.data(), static_cast<std::size_t>(got));
         }
     }
 }
@@ -144,12 +153,26 @@ cage_machine& cage_machine::here() {
 }
 
 cage_machine::cage_machine()
-    : pins_(fmt::format("/sys/fs/bpf/pinfold-cagebreak-{}", ::getpid())), cgroups_(fmt::format("pinfold-cagebreak-{}", ::getpid())),
-      anchor_(cgroup::make(cgroups_.fd(), "anchor")), places_((folder_ = prepare(world_, pins_)) / "scratch"), trees_(folder_ / "trees"),
-      guards_(pins_, anchor_.fd()), steering_(pins_), networks_(steering_, 0), images_(std::filesystem::temp_directory_path() / "pinfold-test-images"),
-      init_program_(load_program(PINFOLD_LIBEXEC_DIR, "pinfold-init")), probe_program_(load_program(PINFOLD_LIBEXEC_DIR, "pinfold-probe")),
-      tools_{.cgroups = cgroups_, .guard_programs = guards_, .steering_programs = steering_, .networks = networks_, .places = places_, .trees = trees_, .ids = ids_,
-             .sealed_filter = compile_filter(cage_mode::sealed), .caged_filter = compile_filter(cage_mode::caged),
+    : pins_(fmt::format("/sys/fs/bpf/pinfold-cagebreak-{}", ::getpid())),
+      cgroups_(fmt::format("pinfold-cagebreak-{}", ::getpid())),
+      anchor_(cgroup::make(cgroups_.fd(), "anchor")),
+      places_((folder_ = prepare(world_, pins_)) / "scratch"),
+      trees_(folder_ / "trees"),
+      guards_(pins_, anchor_.fd()),
+      steering_(pins_),
+      networks_(steering_, 0),
+      images_(std::filesystem::temp_directory_path() / "pinfold-test-images"),
+      init_program_(load_program(PINFOLD_LIBEXEC_DIR, "pinfold-init")),
+      probe_program_(load_program(PINFOLD_LIBEXEC_DIR, "pinfold-probe")),
+      tools_{.cgroups = cgroups_,
+             .guard_programs = guards_,
+             .steering_programs = steering_,
+             .networks = networks_,
+             .places = places_,
+             .trees = trees_,
+             .ids = ids_,
+             .sealed_filter = compile_filter(cage_mode::sealed),
+             .caged_filter = compile_filter(cage_mode::caged),
              .init_program = init_program_.get()} {
     guards_.set_local_prefixes(routes_.refresh());
 }
@@ -160,30 +183,48 @@ cage_machine::~cage_machine() {
     (void)anchor_.remove();
     (void)cgroup::open(cgroups_.fd(), ".").kill(1s);
     std::filesystem::remove(cgroups_.mount() / fmt::format("pinfold-cagebreak-{}", ::getpid()), ignored);
-    const unique_fd above(::open("/tmp", O_DIRECTORY | O_CLOEXEC));
-    (void)remove_tree_at(above.get(), folder_.filename().c_str());
+}
+
+cage_machine::folder_end::~folder_end() {
+    try {
+        const unique_fd above = open_directory(folder.parent_path());
+        (void)remove_tree_at(above.get(), folder.filename().c_str());
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "remove %s: %s\n", folder.c_str(), error.what());
+    }
 }
 
 void cage_machine::refresh_routes() {
     guards_.set_local_prefixes(routes_.refresh());
 }
 
-std::unique_ptr<running_cage> cage_machine::start(const cage_kind& kind, std::vector<std::string> argv, bool is_probe) {
+std::unique_ptr<running_cage> cage_machine::start(const cage_kind& kind, std::vector<std::string> argv,
+                                                  bool is_probe) {
     static std::uint64_t next = 0x7e57'0000'0000'0000;
-    cage_order order{.id = ++next, .owner = {kind.owner_, kind.owner_}, .id_base = kind.kept_.empty() ? ids_.take() : kind.kept_base_};
-    order.spec = {.name = fmt::format("test-{:x}", order.id), .mode = kind.mode_, .project = kind.project_, .limits = kind.limits_,
-                  .binds = kind.binds_, .keep_files = !kind.kept_.empty()};
-    order.spec.command = {.argv = std::move(argv), .environment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"},
+    cage_order order{.id = ++next,
+                     .owner = {kind.owner_, kind.owner_},
+                     .id_base = kind.kept_.empty() ? ids_.take() : kind.kept_base_};
+    order.spec = {.name = fmt::format("test-{:x}", order.id),
+                  .mode = kind.mode_,
+                  .project = kind.project_,
+                  .limits = kind.limits_,
+                  .binds = kind.binds_,
+                  .keep_files = !kind.kept_.empty()};
+    order.spec.command = {.argv = std::move(argv),
+                          .environment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"},
                           .directory = kind.project_.empty() ? "/" : kind.project_};
     plan_inputs inputs{.cgroup_name = cage_name(order.id), .id_base = order.id_base};
-    for (const image_layer& layer : images_.get("host").layers) inputs.layers.push_back({layer.lower, layer.target});
+    for (const image_layer& layer : images_.get("host").layers)
+        inputs.layers.push_back({layer.lower, layer.target});
     const machine_facts facts = find_facts(cgroups_, {"memory", "cpu", "pids"});
     order.steps = plan(order.spec, facts, inputs);
     for (const auto& change : kind.changes_) change(order.steps);
     if (!kind.project_.empty())
-        order.sources.emplace_back(check(::open(kind.project_.c_str(), O_PATH | O_CLOEXEC), "open {}", kind.project_.native()));
+        order.sources.emplace_back(
+            check(::open(kind.project_.c_str(), O_PATH | O_CLOEXEC), "open {}", kind.project_.native()));
     for (const bind_spec& bind : kind.binds_)
-        order.sources.emplace_back(check(::open(bind.source.c_str(), O_PATH | O_CLOEXEC), "open {}", bind.source.native()));
+        order.sources.emplace_back(
+            check(::open(bind.source.c_str(), O_PATH | O_CLOEXEC), "open {}", bind.source.native()));
     if (!kind.kept_.empty()) order.kept = open_directory(kind.kept_);
     if (is_probe) order.program_fd = probe_program_.get();
 
@@ -196,8 +237,13 @@ std::unique_ptr<running_cage> cage_machine::start(const cage_kind& kind, std::ve
         throw;
     }
     cage_network& network = started->cage_->network();
-    started->relay_ = start_relay({.id = started->cage_->id(), .mode = kind.mode_, .tun = std::move(network.tun), .listener = std::move(network.listener),
-                                   .resolvers = kind.mode_ == cage_mode::caged ? std::vector<std::string>{"192.168.1.1"} : std::vector<std::string>{}},
+    started->relay_ = start_relay({.id = started->cage_->id(),
+                                   .mode = kind.mode_,
+                                   .tun = std::move(network.tun),
+                                   .listener = std::move(network.listener),
+                                   .resolvers = kind.mode_ == cage_mode::caged
+                                                    ? std::vector<std::string>{"192.168.1.1"}
+                                                    : std::vector<std::string>{}},
                                   kind.open_relay_);
     network.tun.reset();
     network.listener.reset();
@@ -216,7 +262,8 @@ probed cage_machine::run(const cage_kind& kind, std::vector<std::string> argv) {
 }
 
 probed cage_machine::bare(std::vector<std::string> arguments) {
-    std::string command = "setpriv --reuid 65534 --regid 65534 --clear-groups " PINFOLD_LIBEXEC_DIR "/pinfold-probe";
+    std::string command = "setpriv --reuid 65534 --regid 65534 --clear-groups " PINFOLD_LIBEXEC_DIR
+                          "/pinfold-probe";
     for (const std::string& argument : arguments) command += " '" + argument + "'";
     probed result;
     FILE* pipe = ::popen(command.c_str(), "re");
@@ -248,7 +295,9 @@ probed running_cage::finish(std::chrono::seconds limit) {
 }
 
 probed running_cage::enter(std::vector<std::string> argv, std::chrono::seconds limit) {
-    caged_program program = cage_->enter({.argv = std::move(argv), .environment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}, .directory = "/"});
+    caged_program program = cage_->enter({.argv = std::move(argv),
+                                          .environment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"},
+                                          .directory = "/"});
     program.streams.input.reset();
     probed result;
     drain(program.streams, result, std::chrono::steady_clock::now() + limit);

@@ -40,7 +40,9 @@ public:
     [[nodiscard]] cage_kind without(guard which) const;
     template <typename Step>
     [[nodiscard]] cage_kind without() const {
-        return changed([](std::vector<step>& steps) { std::erase_if(steps, [](const step& s) { return std::holds_alternative<Step>(s); }); });
+        return changed([](std::vector<step>& steps) {
+            std::erase_if(steps, [](const step& s) { return std::holds_alternative<Step>(s); });
+        });
     }
     [[nodiscard]] cage_kind changed(std::function<void(std::vector<step>&)> change) const;
     // Two walls hide each other: with a relay that allows all, the guards are proven alone.
@@ -62,8 +64,12 @@ private:
     std::uint32_t kept_base_ = 0;
     std::vector<std::function<void(std::vector<step>&)>> changes_;
 };
-[[nodiscard]] inline cage_kind sealed() { return cage_kind(cage_mode::sealed); }
-[[nodiscard]] inline cage_kind caged() { return cage_kind(cage_mode::caged); }
+[[nodiscard]] inline cage_kind sealed() {
+    return cage_kind(cage_mode::sealed);
+}
+[[nodiscard]] inline cage_kind caged() {
+    return cage_kind(cage_mode::caged);
+}
 
 // A cage that runs, with its relay beside it in an unprivileged process.
 class running_cage {
@@ -98,7 +104,8 @@ public:
     // Runs a program of the image.
     probed run(const cage_kind& kind, std::vector<std::string> argv);
     // A cage whose first program is this; the probe when `is_probe`.
-    std::unique_ptr<running_cage> start(const cage_kind& kind, std::vector<std::string> argv, bool is_probe = false);
+    std::unique_ptr<running_cage> start(const cage_kind& kind, std::vector<std::string> argv,
+                                        bool is_probe = false);
     // The probe with no cage around it, as the owner, in the machine's namespace: it must reach the target then.
     probed bare(std::vector<std::string> arguments);
 
@@ -115,8 +122,15 @@ private:
     ~cage_machine();
     std::vector<pinfold_denial> denials_of(std::uint64_t id);
 
+    // Removes the folder once nothing is mounted in it any more, so it goes after what is attached there.
+    struct folder_end {
+        const std::filesystem::path& folder;
+        ~folder_end();
+    };
+
     test::world world_;
     std::filesystem::path folder_;
+    folder_end folder_end_{folder_};
     std::filesystem::path pins_;
     cgroup_tree cgroups_;
     cgroup anchor_;

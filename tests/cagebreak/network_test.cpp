@@ -51,7 +51,8 @@ TEST_CASE("a sealed cage sends nothing to anything local, by any form of its add
             REQUIRE(refused.denials.size() >= 1);
             CHECK(refused.denials[0].port == 9000);
 
-            const probed arrived = machine.probe(guarded.without(guard::destinations), probe_of(act, each.address)); // the mutation
+            const probed arrived = machine.probe(guarded.without(guard::destinations),
+                                                 probe_of(act, each.address)); // the mutation
             CAPTURE(arrived.output, arrived.errors);
             CHECK(machine.net().count(each.space, "", each.counted, 9000).packets > 0);
         }
@@ -92,12 +93,14 @@ TEST_CASE("a caged cage reaches the LAN and the mesh, and no agent's port anywhe
         machine.net().reset();
         CHECK(machine.probe(caged(), probe_of("connect-tcp", each.address)).status == 0);
         CHECK(machine.net().count(each.space, "tcp", each.counted, 9000).bytes > 0);
-        const probed refused = machine.probe(caged().with_open_relay(), probe_of("connect-tcp", each.address, "7387"));
+        const probed refused = machine.probe(caged().with_open_relay(),
+                                             probe_of("connect-tcp", each.address, "7387"));
         CHECK(refused.says("EACCES"));
         CHECK(machine.net().count(each.space, "tcp", each.counted, 7387) == nothing);
         REQUIRE_FALSE(refused.denials.empty());
         CHECK(refused.denials[0].rule == PINFOLD_RULE_AGENT_PORT);
-        (void)machine.probe(caged().with_open_relay().without(guard::destinations), probe_of("connect-tcp", each.address, "7387"));
+        (void)machine.probe(caged().with_open_relay().without(guard::destinations),
+                            probe_of("connect-tcp", each.address, "7387"));
         CHECK(machine.net().count(each.space, "tcp", each.counted, 7387).syns > 0);
     }
 }

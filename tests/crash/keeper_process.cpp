@@ -69,8 +69,9 @@ keeper_home::keeper_home() {
     pins_ = fs::path("/sys/fs/bpf") / name_;
     fs::create_directories(folder_);
     cgroup_mount_ = find_cgroup2(read_file("/proc/self/mountinfo")).value();
-    std::ofstream(folder_ / "keeper.conf") << fmt::format(
-        "cgroup = {}\nbpf-dir = {}\nlibexec = {}\naccept-unlimited = memory,cpu,pids\n", name_, pins_.native(), PINFOLD_LIBEXEC_DIR);
+    std::ofstream(folder_ / "keeper.conf")
+        << fmt::format("cgroup = {}\nbpf-dir = {}\nlibexec = {}\naccept-unlimited = memory,cpu,pids\n", name_,
+                       pins_.native(), PINFOLD_LIBEXEC_DIR);
 }
 
 keeper_home::~keeper_home() {
@@ -99,10 +100,17 @@ process keeper_home::start() {
         const int to = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
         ::dup2(to, 1);
         ::dup2(to, 2);
-        const std::array<const char*, 8> argv{PINFOLD_BIN_DIR "/pinfold-keeper", "--run-dir", run.c_str(), "--state-dir", state.c_str(),
-                                              "--config", config.c_str(), nullptr};
+        const std::array<const char*, 8> argv{PINFOLD_BIN_DIR "/pinfold-keeper",
+                                              "--run-dir",
+                                              run.c_str(),
+                                              "--state-dir",
+                                              state.c_str(),
+                                              "--config",
+                                              config.c_str(),
+                                              nullptr};
         const std::array<const char*, 2> environment{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", nullptr};
-        ::execve(argv[0], const_cast<char* const*>(argv.data()), const_cast<char* const*>(environment.data()));
+        ::execve(argv[0], const_cast<char* const*>(argv.data()),
+                 const_cast<char* const*>(environment.data()));
         ::_exit(121);
     }
     process keeper(pid, open_pidfd(pid));
@@ -129,13 +137,15 @@ std::vector<std::string> keeper_home::traces() const {
     const auto add = [&](const char* kind, const fs::path& folder, const char* except = "") {
         for (const auto& each : fs::directory_iterator(folder, ignored)) {
             const std::string name = each.path().filename();
-            if (name != except && (each.is_directory() || std::string(kind) == "record")) found.push_back(fmt::format("{} {}", kind, name));
+            if (name != except && (each.is_directory() || std::string(kind) == "record"))
+                found.push_back(fmt::format("{} {}", kind, name));
         }
     };
     add("cgroup", cgroup_folder(), "anchor");
     add("pins", pins_ / "cages");
     add("record", folder_ / "run/cages");
-    for (const auto& owner : fs::directory_iterator(folder_ / "state/cages", ignored)) add("kept", owner.path());
+    for (const auto& owner : fs::directory_iterator(folder_ / "state/cages", ignored))
+        add("kept", owner.path());
     std::ranges::sort(found);
     return found;
 }

@@ -43,7 +43,8 @@ public:
 private:
     bool wait_for_stop() {
         int status = 0;
-        while (::waitpid(pid_, &status, __WALL) < 0 && errno == EINTR) {}
+        while (::waitpid(pid_, &status, __WALL) < 0 && errno == EINTR) {
+        }
         return WIFSTOPPED(status);
     }
     pid_t pid_;
@@ -54,9 +55,11 @@ void check_guarded(const keeper_home& home) {
     std::error_code ignored;
     for (const auto& each : fs::directory_iterator(home.cgroup_folder(), ignored)) {
         const std::string name = each.path().filename();
-        if (!each.is_directory() || name == "anchor" || read_file(each.path() / "cgroup.procs").empty()) continue;
+        if (!each.is_directory() || name == "anchor" || read_file(each.path() / "cgroup.procs").empty())
+            continue;
         const fs::path pins = fs::path("/sys/fs/bpf") / home.cgroup_folder().filename() / "cages" / name;
-        for (const char* hook : {"connect4", "connect6", "sendmsg4", "sendmsg6", "sock_create", "setsockopt"}) {
+        for (const char* hook :
+             {"connect4", "connect6", "sendmsg4", "sendmsg6", "sock_create", "setsockopt"}) {
             CAPTURE(name, hook);
             CHECK(fs::exists(pins / hook));
         }
@@ -85,7 +88,8 @@ void check_recovery(keeper_home& home, const std::string& name) {
 }
 
 // Kills a keeper at call 1, 1 + `stride`, … of what `act` asks, until the answer comes before the kill.
-int walk(const std::function<void(keeper_link&)>& prepare, const std::function<void(keeper_link&)>& act, int stride) {
+int walk(const std::function<void(keeper_link&)>& prepare, const std::function<void(keeper_link&)>& act,
+         int stride) {
     keeper_home home;
     int kills = 0;
     for (int calls = 1;; calls += stride) {
@@ -109,7 +113,8 @@ int walk(const std::function<void(keeper_link&)>& prepare, const std::function<v
 }
 
 TEST_CASE("a keeper killed at any system call of making a cage leaves nothing unguarded and nothing behind") {
-    const int kills = walk([](keeper_link&) {}, [](keeper_link& link) { link.send(wire::make{sleeping_spec("heron")}); }, 3);
+    const int kills = walk([](keeper_link&) {},
+                           [](keeper_link& link) { link.send(wire::make{sleeping_spec("heron")}); }, 3);
     CHECK(kills > 30); // the twin: the walk did walk
 }
 
@@ -122,7 +127,8 @@ std::uint64_t make_one(keeper_link& link) {
 
 TEST_CASE("a keeper killed at any system call of starting a cage leaves it guarded or gone") {
     std::uint64_t cage = 0;
-    CHECK(walk([&](keeper_link& link) { cage = make_one(link); }, [&](keeper_link& link) { link.send(wire::start{cage}); }, 1) > 3);
+    CHECK(walk([&](keeper_link& link) { cage = make_one(link); },
+               [&](keeper_link& link) { link.send(wire::start{cage}); }, 1) > 3);
 }
 
 TEST_CASE("a keeper killed at any system call of ending a cage takes no guard from a living process") {
@@ -151,7 +157,9 @@ TEST_CASE("a cage that was whole when its keeper died goes on, and can be entere
     CHECK(list[0].adopted);
     CHECK(list[0].name == "heron");
     for (const bool terminal : {false, true}) {
-        command_spec command{.argv = {"cat", "/proc/sys/kernel/hostname"}, .environment = {"PATH=/usr/bin:/bin"}, .directory = "/"};
+        command_spec command{.argv = {"cat", "/proc/sys/kernel/hostname"},
+                             .environment = {"PATH=/usr/bin:/bin"},
+                             .directory = "/"};
         if (terminal) command.terminal.emplace();
         const wire::message entered = link.ask(wire::exec{list[0].cage, command});
         REQUIRE(std::holds_alternative<wire::entered>(entered.body));
@@ -176,7 +184,8 @@ TEST_CASE("a cage ends when the agent that made it is gone, and leaves no trace"
         CHECK(home.traces().size() == 3); // the twin: cgroup, pins, record
     }
     keeper_link other(home.socket());
-    for (int tries = 0; tries < 500 && !home.traces().empty(); ++tries) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    for (int tries = 0; tries < 500 && !home.traces().empty(); ++tries)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
     CHECK(home.traces().empty());
     CHECK(std::get<wire::cages>(other.ask(wire::list{}).body).list.empty());
 }

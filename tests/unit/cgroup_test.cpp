@@ -6,10 +6,12 @@ namespace pinfold {
 namespace {
 
 TEST_CASE("cgroup v2 is found where it is mounted, hybrid machines included") {
-    CHECK(find_cgroup2("25 30 0:23 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n") == "/sys/fs/cgroup");
+    CHECK(find_cgroup2("25 30 0:23 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n") ==
+          "/sys/fs/cgroup");
     CHECK(find_cgroup2("31 23 0:27 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n"
                        "33 31 0:30 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
-                       "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n") == "/sys/fs/cgroup/unified");
+                       "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n") ==
+          "/sys/fs/cgroup/unified");
 }
 
 TEST_CASE("a part of the hierarchy, or none, is not taken for cgroup v2") {

@@ -7,7 +7,8 @@
 namespace pinfold {
 namespace {
 
-const machine_facts everything{.kernel = "6.1.0", .memory_controller = true, .cpu_controller = true, .pids_controller = true};
+const machine_facts everything{
+    .kernel = "6.1.0", .memory_controller = true, .cpu_controller = true, .pids_controller = true};
 
 cage_spec example() {
     cage_spec spec{.name = "heron", .mode = cage_mode::sealed, .project = "/home/me/project"};
@@ -15,12 +16,14 @@ cage_spec example() {
     return spec;
 }
 
-const plan_inputs inputs{.cgroup_name = "00000000000000aa", .id_base = 0x70000000, .layers = {{"/image", "/"}, {"/usr", "/usr"}}};
+const plan_inputs inputs{
+    .cgroup_name = "00000000000000aa", .id_base = 0x70000000, .layers = {{"/image", "/"}, {"/usr", "/usr"}}};
 
 template <typename Step>
 std::size_t place_of(const std::vector<step>& steps) {
-    return static_cast<std::size_t>(std::ranges::find_if(steps, [](const step& each) { return std::holds_alternative<Step>(each); }) -
-                                    steps.begin());
+    return static_cast<std::size_t>(
+        std::ranges::find_if(steps, [](const step& each) { return std::holds_alternative<Step>(each); }) -
+        steps.begin());
 }
 
 TEST_CASE("the plan of a sealed cage is this list, in this order") {
@@ -111,7 +114,8 @@ TEST_CASE("what is wrong with a spec is said with its place") {
         CAPTURE(name);
         CHECK(where([&](cage_spec& s) { s.name = name; }) == "name");
     }
-    for (const char* path : {"relative", "/a/../b", "/a//b", "/a/./b", "/a/", "/proc/self", "/dev", "/etc", "/"}) {
+    for (const char* path :
+         {"relative", "/a/../b", "/a//b", "/a/./b", "/a/", "/proc/self", "/dev", "/etc", "/"}) {
         CAPTURE(path);
         CHECK(where([&](cage_spec& s) { s.project = path; }) == "dir");
     }
@@ -132,8 +136,10 @@ TEST_CASE("what is wrong with a spec is said with its place") {
     CHECK(where([](cage_spec& s) { s.command.environment = {"=x"}; }) == "env");
     CHECK(where([](cage_spec& s) { s.command.directory = "here"; }) == "directory");
     CHECK(where([](cage_spec& s) { s.binds = {{"/a", "/proc/x", false}}; }) == "binds[0].target");
-    CHECK(where([](cage_spec& s) { s.binds = {{"/a", "/b", false}, {"a", "/b", false}}; }) == "binds[1].source");
-    CHECK(where([](cage_spec& s) { s.search_domains = {"lan"}; }) == "search_domains"); // sealed resolves no local names
+    CHECK(where([](cage_spec& s) { s.binds = {{"/a", "/b", false}, {"a", "/b", false}}; }) ==
+          "binds[1].source");
+    CHECK(where([](cage_spec& s) { s.search_domains = {"lan"}; }) ==
+          "search_domains"); // sealed resolves no local names
     CHECK(where([](cage_spec& s) {
               s.mode = cage_mode::caged;
               s.search_domains = {"lan"};

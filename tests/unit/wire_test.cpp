@@ -14,7 +14,10 @@ namespace {
 cage_spec example_spec() {
     cage_spec spec{.name = "heron", .mode = cage_mode::caged, .project = "/home/me/project", .image = "host"};
     spec.limits = {.memory_bytes = 1u << 30, .swap_bytes = 7, .cpu_percent = 150, .processes = 99};
-    spec.command = {.argv = {"sh", "-c", ""}, .environment = {"A=b"}, .directory = "/", .terminal = terminal_size{40, 120}};
+    spec.command = {.argv = {"sh", "-c", ""},
+                    .environment = {"A=b"},
+                    .directory = "/",
+                    .terminal = terminal_size{40, 120}};
     spec.binds = {{"/a", "/b", true}};
     spec.search_domains = {"lan"};
     spec.keep_files = true;
@@ -36,9 +39,13 @@ TEST_CASE("a spec arrives as it was sent") {
 
 TEST_CASE("every kind of message arrives with its fields") {
     CHECK(std::get<hello>(through({.body = hello{.version = 3, .denials = true}}).body).denials);
-    CHECK(std::get<ended>(through({.body = ended{.cage = 1, .process = 2, .status = -5, .memory_kill = true}}).body).status == -5);
+    CHECK(std::get<ended>(
+              through({.body = ended{.cage = 1, .process = 2, .status = -5, .memory_kill = true}}).body)
+              .status == -5);
     CHECK(std::get<failed>(through({.body = failed{.text = "why", .exit_code = 127}}).body).exit_code == 127);
-    CHECK(std::get<cages>(through({.body = cages{{cage_state{.name = "a"}, cage_state{.name = "b"}}}}).body).list.at(1).name == "b");
+    CHECK(std::get<cages>(through({.body = cages{{cage_state{.name = "a"}, cage_state{.name = "b"}}}}).body)
+              .list.at(1)
+              .name == "b");
     CHECK(std::get<facts>(through({.body = facts{{{"kernel", "6.1", true}}}}).body).list.at(0).good);
     pinfold_denial denial{.time_ns = 5, .cage = 6, .port = 7387};
     denial.address[15] = 9;
@@ -67,7 +74,8 @@ TEST_CASE("no changed byte makes the decoder do anything but decode or refuse") 
     std::size_t refused = 0;
     for (int round = 0; round < 20'000; ++round) {
         std::vector<std::byte> bytes = good;
-        for (int changes = 0; changes < 3; ++changes) bytes[random() % bytes.size()] = static_cast<std::byte>(random());
+        for (int changes = 0; changes < 3; ++changes)
+            bytes[random() % bytes.size()] = static_cast<std::byte>(random());
         if (!decode(bytes)) ++refused;
     }
     CHECK(refused > 1000); // the twin of "or decode": most damage is seen
@@ -109,7 +117,7 @@ TEST_CASE("file descriptors arrive beside their message, closed on exec") {
     auto& arrived = std::get<message>(*received);
     REQUIRE(arrived.fds.size() == 2);
     CHECK((::fcntl(arrived.fds[0].get(), F_GETFD) & FD_CLOEXEC) != 0);
-    struct stat seen {};
+    struct stat seen{};
     REQUIRE(::fstat(arrived.fds[1].get(), &seen) == 0);
     CHECK(S_ISCHR(seen.st_mode));
 }

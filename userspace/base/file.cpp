@@ -64,15 +64,19 @@ std::string read_file(const std::filesystem::path& path) {
 }
 
 void write_file_at(int directory, const char* name, std::string_view value) {
-    const unique_fd file(check(::openat(directory, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW), "open {} to write", name));
-    const ssize_t written = check(::write(file.get(), value.data(), value.size()), "write \"{}\" to {}", value, name);
-    if (static_cast<std::size_t>(written) != value.size()) fail("write \"{}\" to {}: only {} bytes went in", value, name, written);
+    const unique_fd file(
+        check(::openat(directory, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW), "open {} to write", name));
+    const ssize_t written = check(::write(file.get(), value.data(), value.size()), "write \"{}\" to {}",
+                                  value, name);
+    if (static_cast<std::size_t>(written) != value.size())
+        fail("write \"{}\" to {}: only {} bytes went in", value, name, written);
 }
 
 void replace_file_at(int directory, const std::string& name, std::string_view value, unsigned mode) {
     const std::string fresh = name + ".new";
-    const unique_fd file(check(::openat(directory, fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode),
-                               "make {}", fresh));
+    const unique_fd file(
+        check(::openat(directory, fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode),
+              "make {}", fresh));
     std::string_view left = value;
     while (!left.empty()) {
         const ssize_t written = check(::write(file.get(), left.data(), left.size()), "write {}", fresh);
@@ -82,7 +86,8 @@ void replace_file_at(int directory, const std::string& name, std::string_view va
 }
 
 unique_fd open_directory(const std::filesystem::path& path) {
-    return unique_fd(check(::open(path.c_str(), O_DIRECTORY | O_CLOEXEC), "open the directory {}", path.native()));
+    return unique_fd(
+        check(::open(path.c_str(), O_DIRECTORY | O_CLOEXEC), "open the directory {}", path.native()));
 }
 
 unique_fd make_directory(const std::filesystem::path& path, unsigned mode) {
@@ -94,7 +99,8 @@ unique_fd make_directory(const std::filesystem::path& path, unsigned mode) {
             fail_errno(errno, "make the directory {}", path.native());
         }
     }
-    return unique_fd(check(::open(path.c_str(), O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW), "open the directory {}", path.native()));
+    return unique_fd(check(::open(path.c_str(), O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW),
+                           "open the directory {}", path.native()));
 }
 
 std::size_t remove_tree_at(int directory, const char* name) {

@@ -17,7 +17,9 @@ process::~process() {
     if (!pidfd_) return;
     (void)send_signal(pidfd_.get(), SIGKILL);
     siginfo_t info{};
-    while (::waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(pidfd_.get()), &info, WEXITED) < 0 && errno == EINTR) {}
+    while (::waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(pidfd_.get()), &info, WEXITED) < 0 &&
+           errno == EINTR) {
+    }
 }
 
 bool process::signal(int number) const {
@@ -30,7 +32,8 @@ bool process::signal(int number) const {
 std::optional<exit_status> process::try_reap() {
     if (!pidfd_) return exit_status{};
     siginfo_t info{};
-    const int result = ::waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(pidfd_.get()), &info, WEXITED | WNOHANG);
+    const int result = ::waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(pidfd_.get()), &info,
+                                WEXITED | WNOHANG);
     if (result < 0 && errno != ECHILD) fail_errno(errno, "wait for process {}", pid_);
     if (result == 0 && info.si_pid == 0) return std::nullopt;
     pidfd_.reset();

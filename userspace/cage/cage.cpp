@@ -50,7 +50,8 @@ std::vector<cage_file> files_of(const cage_spec& spec) {
     }
     return {
         {"etc/hostname", spec.name + "\n"},
-        {"etc/hosts", fmt::format("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n192.0.0.2 {0}\nfd5e:ca9e:1::2 {0}\n",
+        {"etc/hosts", fmt::format("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n192.0.0.2 "
+                                  "{0}\nfd5e:ca9e:1::2 {0}\n",
                                   spec.name)},
         {"etc/resolv.conf", resolvers},
     };
@@ -62,7 +63,8 @@ struct socket_pair {
 };
 socket_pair make_sync() {
     std::array<int, 2> ends{};
-    check(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()), "make a socket pair for the child of a cage");
+    check(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()),
+          "make a socket pair for the child of a cage");
     return {unique_fd(ends[0]), unique_fd(ends[1])};
 }
 socket_pair make_report_pipe() {
@@ -76,13 +78,15 @@ socket_pair make_report_pipe() {
 class network_visit {
 public:
     explicit network_visit(int space)
-        : home_(check(::open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC), "open the keeper's network namespace")) {
+        : home_(check(::open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC),
+                      "open the keeper's network namespace")) {
         check(::setns(space, CLONE_NEWNET), "enter the cage's network namespace");
     }
     network_visit(const network_visit&) = delete;
     network_visit& operator=(const network_visit&) = delete;
     ~network_visit() {
-        if (::setns(home_.get(), CLONE_NEWNET) != 0) std::abort(); // a keeper in a cage's namespace must not go on
+        if (::setns(home_.get(), CLONE_NEWNET) != 0)
+            std::abort(); // a keeper in a cage's namespace must not go on
     }
 
 private:
@@ -100,7 +104,8 @@ clone_result clone_into(int cgroup, std::uint64_t flags) {
     args.pidfd = reinterpret_cast<std::uintptr_t>(&pidfd);
     args.exit_signal = SIGCHLD;
     args.cgroup = static_cast<std::uint64_t>(cgroup);
-    const long pid = check(::syscall(SYS_clone3, &args, sizeof args), "clone a child into the cgroup of the cage");
+    const long pid = check(::syscall(SYS_clone3, &args, sizeof args),
+                           "clone a child into the cgroup of the cage");
     return {static_cast<pid_t>(pid), unique_fd(pid == 0 ? -1 : pidfd)};
 }
 
@@ -118,7 +123,8 @@ unique_fd receive_fd(int sync) {
     (void)::poll(&waiting, 1, 10'000);
     if (::recvmsg(sync, &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) <= 0) return {};
     const cmsghdr* first = CMSG_FIRSTHDR(&header);
-    if (first == nullptr || first->cmsg_type != SCM_RIGHTS || first->cmsg_len != CMSG_LEN(sizeof(int))) return {};
+    if (first == nullptr || first->cmsg_type != SCM_RIGHTS || first->cmsg_len != CMSG_LEN(sizeof(int)))
+        return {};
     int fd = -1;
     std::memcpy(&fd, CMSG_DATA(first), sizeof fd);
     return unique_fd(fd);
@@ -149,11 +155,14 @@ pid_t find_init(const cgroup& group) {
 
 // The terminals of a cage that somebody else built; its own /dev/pts, looked up beneath its root, no link followed.
 unique_fd open_devpts(pid_t init) {
-    const unique_fd root(check(::open(fmt::format("/proc/{}/root", init).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC), "open the root of a cage"));
+    const unique_fd root(
+        check(::open(fmt::format("/proc/{}/root", init).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC),
+              "open the root of a cage"));
     open_how how{};
     how.flags = O_PATH | O_DIRECTORY | O_CLOEXEC;
     how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
-    unique_fd found(static_cast<int>(check(::syscall(SYS_openat2, root.get(), "dev/pts", &how, sizeof how), "open the terminals of a cage")));
+    unique_fd found(static_cast<int>(check(::syscall(SYS_openat2, root.get(), "dev/pts", &how, sizeof how),
+                                           "open the terminals of a cage")));
     struct statfs seen{};
     check(::fstatfs(found.get(), &seen), "look at the terminals of a cage");
     if (seen.f_type != DEVPTS_SUPER_MAGIC) fail("the cage's /dev/pts is not a devpts");
@@ -182,13 +191,17 @@ std::unique_ptr<cage> cage::build(workshop& tools, cage_order order) {
     for (const step& each : made->steps_) made->do_step(each, order);
     made->hand_mounts_over();
     const auto report = read_report(made->report_.get());
-    if (!report) throw cage_failure(fmt::format("cage {}: its child ended before it was ready", made->spec_.name), 125);
+    if (!report)
+        throw cage_failure(fmt::format("cage {}: its child ended before it was ready", made->spec_.name),
+                           125);
     if (report->act != child_act::ready) fail_child(*report, made->spec_, made->spec_.command);
     return made;
 }
 
-std::unique_ptr<cage> cage::adopt(workshop& tools, std::uint64_t id, cage_spec spec, std::vector<step> steps, std::uint32_t id_base) {
-    if (!tools.guard_programs.complete(id)) fail("adopt cage {}: not all of its guards are pinned", cage_name(id));
+std::unique_ptr<cage> cage::adopt(workshop& tools, std::uint64_t id, cage_spec spec, std::vector<step> steps,
+                                  std::uint32_t id_base) {
+    if (!tools.guard_programs.complete(id))
+        fail("adopt cage {}: not all of its guards are pinned", cage_name(id));
     std::unique_ptr<cage> found(new cage(tools));
     found->left_running_ = true; // until it is whole, nothing of it is ended by accident
     found->id_ = id;
@@ -199,7 +212,8 @@ std::unique_ptr<cage> cage::adopt(workshop& tools, std::uint64_t id, cage_spec s
     const pid_t pid = find_init(found->group_);
     if (pid == 0) fail("adopt cage {}: its first process is gone", cage_name(id));
     unique_fd pidfd = open_pidfd(pid);
-    if (!pidfd || find_init(found->group_) != pid) fail("adopt cage {}: its first process is ending", cage_name(id));
+    if (!pidfd || find_init(found->group_) != pid)
+        fail("adopt cage {}: its first process is ending", cage_name(id));
     found->init_ = process(pid, std::move(pidfd));
     found->devpts_ = open_devpts(pid);
     found->guarded_ = true;
@@ -208,28 +222,30 @@ std::unique_ptr<cage> cage::adopt(workshop& tools, std::uint64_t id, cage_spec s
 }
 
 void cage::do_step(const step& what, cage_order& order) {
-    std::visit(overloaded{
-                   [&](const make_cgroup& s) { group_ = cgroup::make(tools_.cgroups.fd(), s.name); },
-                   [&](const set_limit& s) { group_.write(s.file.c_str(), s.value); },
-                   [&](const attach_guard& s) {
-                       guarded_ = true;
-                       tools_.guard_programs.attach(s.which, group_.fd(), id_);
-                   },
-                   [&](const write_policy& s) { tools_.guard_programs.write_policy(group_.fd(), id_, s.mode); },
-                   [&](const make_network&) { network_ = tools_.networks.make(id_); },
-                   [&](const struct start_child&) { start_child(order); },
-                   [&](const struct map_ids& s) {
-                       map_ids(s);
-                       open_writable(order);
-                   },
-                   [&](const mount_layer& s) { add_layer(s, order); },
-                   [&](const bind_path& s) {
-                       if (binds_.size() >= order.sources.size()) fail("bind {}: its source was not opened", s.source);
-                       add_bind(s, std::move(order.sources[binds_.size()]), order.owner);
-                   },
-                   [](const auto&) {}, // the child's own
-               },
-               what);
+    std::visit(
+        overloaded{
+            [&](const make_cgroup& s) { group_ = cgroup::make(tools_.cgroups.fd(), s.name); },
+            [&](const set_limit& s) { group_.write(s.file.c_str(), s.value); },
+            [&](const attach_guard& s) {
+                guarded_ = true;
+                tools_.guard_programs.attach(s.which, group_.fd(), id_);
+            },
+            [&](const write_policy& s) { tools_.guard_programs.write_policy(group_.fd(), id_, s.mode); },
+            [&](const make_network&) { network_ = tools_.networks.make(id_); },
+            [&](const struct start_child&) { start_child(order); },
+            [&](const struct map_ids& s) {
+                map_ids(s);
+                open_writable(order);
+            },
+            [&](const mount_layer& s) { add_layer(s, order); },
+            [&](const bind_path& s) {
+                if (binds_.size() >= order.sources.size())
+                    fail("bind {}: its source was not opened", s.source);
+                add_bind(s, std::move(order.sources[binds_.size()]), order.owner);
+            },
+            [](const auto&) {}, // the child's own
+        },
+        what);
 }
 
 std::span<const sock_filter> cage::filter() const {
@@ -243,15 +259,18 @@ void cage::start_child(cage_order& order) {
     socket_pair report = make_report_pipe();
     work_.steps = steps_;
     for (const step& each : steps_) {
-        if (const auto* layer = std::get_if<mount_layer>(&each)) work_.layer_targets.push_back(without_slash(layer->target));
-        if (const auto* bind = std::get_if<bind_path>(&each)) work_.bind_targets.push_back(without_slash(bind->target));
+        if (const auto* layer = std::get_if<mount_layer>(&each))
+            work_.layer_targets.push_back(without_slash(layer->target));
+        if (const auto* bind = std::get_if<bind_path>(&each))
+            work_.bind_targets.push_back(without_slash(bind->target));
     }
     for (const unique_fd& source : order.sources) {
         struct stat seen{};
         check(::fstat(source.get(), &seen), "look at a directory of the owner");
         work_.bind_is_file.push_back(!S_ISDIR(seen.st_mode));
     }
-    if (work_.bind_is_file.size() != work_.bind_targets.size()) fail("{} binds, but {} sources", work_.bind_targets.size(), order.sources.size());
+    if (work_.bind_is_file.size() != work_.bind_targets.size())
+        fail("{} binds, but {} sources", work_.bind_targets.size(), order.sources.size());
     work_.root_place = tools_.places.root();
     work_.files = files_of(spec_);
     work_.filter = filter();
@@ -261,7 +280,8 @@ void cage::start_child(cage_order& order) {
     work_.report = report.theirs.get();
 
     const network_visit visit(network_.space.get());
-    clone_result child = clone_into(group_.fd(), CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP);
+    clone_result child = clone_into(group_.fd(), CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC |
+                                                     CLONE_NEWUTS | CLONE_NEWCGROUP);
     if (child.pid == 0) run_child(work_);
     init_ = process(child.pid, std::move(child.pidfd));
     sync_ = std::move(sync.ours);
@@ -273,7 +293,8 @@ void cage::map_ids(const struct map_ids& what) {
     const std::string map = fmt::format("0 {} {}", what.base, what.count);
     write_file_at(proc.get(), "uid_map", map);
     write_file_at(proc.get(), "gid_map", map);
-    user_namespace_ = unique_fd(check(::openat(proc.get(), "ns/user", O_RDONLY | O_CLOEXEC), "open the user namespace of the cage"));
+    user_namespace_ = unique_fd(
+        check(::openat(proc.get(), "ns/user", O_RDONLY | O_CLOEXEC), "open the user namespace of the cage"));
 }
 
 void cage::open_writable(cage_order& order) {
@@ -283,13 +304,14 @@ void cage::open_writable(cage_order& order) {
     }
     writable_mount_ = make_tmpfs(order.throwaway_bytes);
     writable_attached_ = std::make_unique<attachment>(writable_mount_.get(), tools_.places.upper());
-    writable_ = unique_fd(check(::fcntl(writable_mount_.get(), F_DUPFD_CLOEXEC, 0), "keep what the cage writes"));
+    writable_ = unique_fd(
+        check(::fcntl(writable_mount_.get(), F_DUPFD_CLOEXEC, 0), "keep what the cage writes"));
 }
 
 void cage::add_layer(const mount_layer& what, const cage_order&) {
     const bool durable = !writable_mount_;
-    layers_.push_back(make_overlay(tools_.places, what.lower, user_namespace_.get(), writable_.get(), fmt::format("{}", layers_.size()),
-                                   id_base_, durable));
+    layers_.push_back(make_overlay(tools_.places, what.lower, user_namespace_.get(), writable_.get(),
+                                   fmt::format("{}", layers_.size()), id_base_, durable));
 }
 
 void cage::add_bind(const bind_path& what, unique_fd source, owner_identity owner) {
@@ -308,7 +330,8 @@ void cage::hand_mounts_over() {
     for (const unique_fd& tree : shared) fds.push_back(tree.get());
     fds.push_back(devpts_.get());
     for (const unique_fd& bind : binds_) fds.push_back(bind.get());
-    if (fds.size() > most_child_mounts) fail("cage {} has {} mounts, at most {} are possible", spec_.name, fds.size(), most_child_mounts);
+    if (fds.size() > most_child_mounts)
+        fail("cage {} has {} mounts, at most {} are possible", spec_.name, fds.size(), most_child_mounts);
 
     char byte = 0;
     iovec part{.iov_base = &byte, .iov_len = 1};
@@ -323,7 +346,8 @@ void cage::hand_mounts_over() {
     first->cmsg_type = SCM_RIGHTS;
     first->cmsg_len = CMSG_LEN(sizeof(int) * fds.size());
     std::memcpy(CMSG_DATA(first), fds.data(), sizeof(int) * fds.size());
-    check(::sendmsg(sync_.get(), &header, MSG_NOSIGNAL), "hand the mounts to the child of cage {}", spec_.name);
+    check(::sendmsg(sync_.get(), &header, MSG_NOSIGNAL), "hand the mounts to the child of cage {}",
+          spec_.name);
     layers_.clear();
     binds_.clear();
     writable_attached_.reset();
@@ -338,7 +362,8 @@ void cage::start() {
     unique_fd program = receive_fd(sync_.get());
     if (program) program_ = process(pid_of(program.get()), std::move(program));
     if (const auto report = read_report(report_.get())) fail_child(*report, spec_, spec_.command);
-    if (!program_) throw cage_failure(fmt::format("cage {}: its child ended before its program ran", spec_.name), 125);
+    if (!program_)
+        throw cage_failure(fmt::format("cage {}: its child ended before its program ran", spec_.name), 125);
     sync_.reset();
     report_.reset();
 }
@@ -365,14 +390,16 @@ caged_program cage::enter(const command_spec& command) {
     unique_fd program = receive_fd(sync.ours.get());
     if (program) made.held = process(pid_of(program.get()), std::move(program));
     if (const auto said = read_report(report.ours.get())) fail_child(*said, spec_, copy);
-    if (!made.held) throw cage_failure(fmt::format("cage {} cannot be entered: it is ending", spec_.name), 125);
+    if (!made.held)
+        throw cage_failure(fmt::format("cage {} cannot be entered: it is ending", spec_.name), 125);
     return made;
 }
 
 bool cage::destroy() {
     if (group_.fd() >= 0) {
         if (!group_.kill(kill_limit)) {
-            spdlog::error("cage {} ({}): a process does not end; its guards stay", spec_.name, cage_name(id_));
+            spdlog::error("cage {} ({}): a process does not end; its guards stay", spec_.name,
+                          cage_name(id_));
             return false;
         }
     }
@@ -394,7 +421,8 @@ cage::~cage() {
     try {
         (void)destroy();
     } catch (const std::exception& error) {
-        spdlog::error("end cage {}: {}; what is left is removed at the keeper's next start", cage_name(id_), error.what());
+        spdlog::error("end cage {}: {}; what is left is removed at the keeper's next start", cage_name(id_),
+                      error.what());
     }
 }
 

@@ -45,7 +45,7 @@ struct cage_order {
     std::uint64_t id = 0;
     cage_spec spec;
     std::vector<step> steps;
-    std::vector<unique_fd> sources; // of each bind_path in order, opened with the owner's credentials (O_PATH)
+    std::vector<unique_fd> sources; // of each bind_path in order, O_PATH, opened with the owner's credentials
     owner_identity owner;
     std::uint32_t id_base = 0;
     unique_fd kept;                    // a directory for what the cage writes; a tmpfs where there is none
@@ -82,8 +82,8 @@ public:
     // Does the plan up to await_relay. On failure nothing is left, and the exception names the step and the object.
     static std::unique_ptr<cage> build(workshop& tools, cage_order order);
     // Takes over a cage that an earlier keeper made; throws where it is not whole.
-    static std::unique_ptr<cage> adopt(workshop& tools, std::uint64_t id, cage_spec spec, std::vector<step> steps,
-                                       std::uint32_t id_base);
+    static std::unique_ptr<cage> adopt(workshop& tools, std::uint64_t id, cage_spec spec,
+                                       std::vector<step> steps, std::uint32_t id_base);
     ~cage(); // destroy(), unless leave_running() was said
 
     // Lets the first instruction run, and waits until the program has been executed. Throws cage_failure.
@@ -97,10 +97,14 @@ public:
     // The keeper ends, the cage goes on: its guards are pinned.
     void leave_running() noexcept { left_running_ = true; }
 
-    [[nodiscard]] cage_network& network() noexcept { return network_; } // tun and listener are taken out of it
+    [[nodiscard]] cage_network& network() noexcept {
+        return network_;
+    } // tun and listener are taken out of it
     [[nodiscard]] standard_streams& streams() noexcept { return streams_; }
     [[nodiscard]] process& init() noexcept { return init_; }
-    [[nodiscard]] const process& program() const noexcept { return program_; } // to be signalled; it is init's child
+    [[nodiscard]] const process& program() const noexcept {
+        return program_;
+    } // to be signalled; it is init's child
     [[nodiscard]] const cgroup& group() const noexcept { return group_; }
     [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
     [[nodiscard]] std::uint32_t id_base() const noexcept { return id_base_; }

@@ -26,7 +26,8 @@ std::vector<std::string> words(const std::string& line) {
 // Names of the cgroups directly below.
 std::vector<std::string> children_of(int directory) {
     std::vector<std::string> names;
-    unique_fd copy(check(::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), "open a cgroup to list it"));
+    unique_fd copy(
+        check(::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), "open a cgroup to list it"));
     std::unique_ptr<DIR, int (*)(DIR*)> stream(::fdopendir(copy.get()), &::closedir);
     if (!stream) fail_errno(errno, "list a cgroup");
     (void)copy.release();
@@ -40,8 +41,10 @@ std::vector<std::string> children_of(int directory) {
 bool remove_below(int directory) {
     bool all = true;
     for (const std::string& name : children_of(directory)) {
-        const unique_fd child(::openat(directory, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-        all = (!child || remove_below(child.get())) && ::unlinkat(directory, name.c_str(), AT_REMOVEDIR) == 0 && all;
+        const unique_fd child(
+            ::openat(directory, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+        all = (!child || remove_below(child.get())) &&
+              ::unlinkat(directory, name.c_str(), AT_REMOVEDIR) == 0 && all;
     }
     return all;
 }
@@ -60,16 +63,19 @@ std::optional<std::filesystem::path> find_cgroup2(const std::string& mountinfo) 
 }
 
 cgroup::cgroup(int parent, std::string name, unique_fd directory)
-    : parent_(check(::fcntl(parent, F_DUPFD_CLOEXEC, 0), "keep the parent of cgroup {}", name)), directory_(std::move(directory)),
+    : parent_(check(::fcntl(parent, F_DUPFD_CLOEXEC, 0), "keep the parent of cgroup {}", name)),
+      directory_(std::move(directory)),
       name_(std::move(name)) {}
 
 cgroup cgroup::make(int parent, const std::string& name) {
-    if (::mkdirat(parent, name.c_str(), 0755) != 0 && errno != EEXIST) fail_errno(errno, "make cgroup {}", name);
+    if (::mkdirat(parent, name.c_str(), 0755) != 0 && errno != EEXIST)
+        fail_errno(errno, "make cgroup {}", name);
     return open(parent, name);
 }
 
 cgroup cgroup::open(int parent, const std::string& name) {
-    unique_fd directory(check(::openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW), "open cgroup {}", name));
+    unique_fd directory(check(::openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW),
+                              "open cgroup {}", name));
     return {parent, name, std::move(directory)};
 }
 
@@ -101,10 +107,12 @@ std::optional<std::uint64_t> cgroup::read_key(const char* file, const std::strin
 
 bool cgroup::kill(std::chrono::milliseconds limit) const {
     write("cgroup.kill", "1");
-    const unique_fd events(check(::openat(directory_.get(), "cgroup.events", O_RDONLY | O_CLOEXEC), "open cgroup.events"));
+    const unique_fd events(
+        check(::openat(directory_.get(), "cgroup.events", O_RDONLY | O_CLOEXEC), "open cgroup.events"));
     const auto end = std::chrono::steady_clock::now() + limit;
     while (read_key("cgroup.events", "populated").value_or(0) != 0) {
-        const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+        const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+            end - std::chrono::steady_clock::now());
         if (left.count() <= 0) return false;
         // cgroup.events is read before each poll, so a change in between is not missed; the cap is a second line.
         pollfd waiting{.fd = events.get(), .events = POLLPRI};
@@ -114,7 +122,8 @@ bool cgroup::kill(std::chrono::milliseconds limit) const {
 }
 
 bool cgroup::remove() {
-    if (!remove_below(directory_.get())) spdlog::warn("cgroup {}: a cgroup below it could not be removed", name_);
+    if (!remove_below(directory_.get()))
+        spdlog::warn("cgroup {}: a cgroup below it could not be removed", name_);
     if (::unlinkat(parent_.get(), name_.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT) return true;
     spdlog::warn("remove cgroup {}: {}", name_, std::generic_category().message(errno));
     return false;
@@ -122,7 +131,8 @@ bool cgroup::remove() {
 
 cgroup_tree::cgroup_tree(const std::string& name) {
     const auto mount = find_cgroup2(read_file("/proc/self/mountinfo"));
-    if (!mount) fail("no cgroup v2 hierarchy is mounted on this machine: mount one (systemd does) and start again");
+    if (!mount)
+        fail("no cgroup v2 hierarchy is mounted on this machine: mount one (systemd does) and start again");
     mount_ = *mount;
     const unique_fd root = open_directory(mount_);
     const cgroup top = cgroup::open(root.get(), ".");

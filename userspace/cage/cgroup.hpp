@@ -31,8 +31,9 @@ public:
     [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
     void write(const char* file, const std::string& value) const;
-    [[nodiscard]] std::string read(const char* file) const;                        // throws where it is not there
-    [[nodiscard]] std::optional<std::uint64_t> read_number(const char* file) const; // nothing where it is not there
+    [[nodiscard]] std::string read(const char* file) const; // throws where it is not there
+    [[nodiscard]] std::optional<std::uint64_t> read_number(
+        const char* file) const; // nothing where it is not there
     // The value of `key` in a flat keyed file such as memory.events.
     [[nodiscard]] std::optional<std::uint64_t> read_key(const char* file, const std::string& key) const;
 

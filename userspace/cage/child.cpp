@@ -18,8 +18,8 @@
 #include <linux/mount.h>
 #include <linux/openat2.h>
 #include <linux/sched.h>
-#include <sched.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -77,10 +77,12 @@ private:
     [[noreturn]] void run_init(pid_t program) const noexcept;
     [[noreturn]] void run_program() const noexcept;
 
-    [[nodiscard]] int open_beneath(const char* path, std::uint64_t flags, int folder = AT_FDCWD) const noexcept;
+    [[nodiscard]] int open_beneath(const char* path, std::uint64_t flags,
+                                   int folder = AT_FDCWD) const noexcept;
     void make_target(const std::string& path, bool is_file) const noexcept;
     void attach(int mount, const char* target, child_act act) const noexcept;
-    void mount_new(const char* type, const char* target, unsigned attributes, const char* mode, child_act act) const noexcept;
+    void mount_new(const char* type, const char* target, unsigned attributes, const char* mode,
+                   child_act act) const noexcept;
     void cover(const char* path, int empty) const noexcept;
 
     const child_work& work_;
@@ -142,7 +144,8 @@ void child::attach(int mount, const char* target, child_act act) const noexcept 
 }
 
 // mount(2) would follow a link in the target's place, and out of the root: until the pivot "/" is the machine's.
-void child::mount_new(const char* type, const char* target, unsigned attributes, const char* mode, child_act act) const noexcept {
+void child::mount_new(const char* type, const char* target, unsigned attributes, const char* mode,
+                      child_act act) const noexcept {
     const int context = static_cast<int>(must(::fsopen(type, FSOPEN_CLOEXEC), act));
     if (mode != nullptr) must(::fsconfig(context, FSCONFIG_SET_STRING, "mode", mode, 0), act);
     must(::fsconfig(context, FSCONFIG_CMD_CREATE, nullptr, nullptr, 0), act);
@@ -154,7 +157,8 @@ void child::mount_new(const char* type, const char* target, unsigned attributes,
 
 void child::place_root() const noexcept {
     if (mount_count_ == 0) die(child_act::place_root, ENOENT);
-    must(::move_mount(mounts_[0], "", AT_FDCWD, work_.root_place.c_str(), MOVE_MOUNT_F_EMPTY_PATH), child_act::place_root);
+    must(::move_mount(mounts_[0], "", AT_FDCWD, work_.root_place.c_str(), MOVE_MOUNT_F_EMPTY_PATH),
+         child_act::place_root);
     must(::chdir(work_.root_place.c_str()), child_act::place_root);
     for (std::size_t i = 1; i < work_.layer_targets.size(); ++i)
         attach(mounts_[i], work_.layer_targets[i].c_str(), child_act::place_layer);
@@ -182,20 +186,25 @@ void child::cover(const char* path, int empty) const noexcept {
 }
 
 void child::mount_proc(bool masked) const noexcept {
-    mount_new("proc", "proc", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, nullptr, child_act::mount_proc);
+    mount_new("proc", "proc", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, nullptr,
+              child_act::mount_proc);
     if (!masked) return;
     // The empty tree must be attached to be cloned (before 6.15): it covers the first folder and is cloned from there.
     attach(mounts_[dev_at() + 2], "proc/bus", child_act::mask_proc);
     const int empty = open_beneath("proc/bus", O_PATH | O_DIRECTORY);
     must(empty, child_act::mask_proc);
     for (const char* path :
-         {"proc/acpi", "proc/asound", "proc/driver", "proc/fs", "proc/irq", "proc/scsi", "proc/tty", "proc/dynamic_debug",
-          "proc/interrupts", "proc/iomem", "proc/ioports", "proc/kallsyms", "proc/kcore", "proc/key-users", "proc/keys", "proc/kmsg",
-          "proc/kpagecgroup", "proc/kpagecount", "proc/kpageflags", "proc/latency_stats", "proc/modules", "proc/sched_debug",
-          "proc/slabinfo", "proc/softirqs", "proc/sysrq-trigger", "proc/timer_list", "proc/vmallocinfo", "proc/zoneinfo"})
+         {"proc/acpi",          "proc/asound",      "proc/driver",      "proc/fs",
+          "proc/irq",           "proc/scsi",        "proc/tty",         "proc/dynamic_debug",
+          "proc/interrupts",    "proc/iomem",       "proc/ioports",     "proc/kallsyms",
+          "proc/kcore",         "proc/key-users",   "proc/keys",        "proc/kmsg",
+          "proc/kpagecgroup",   "proc/kpagecount",  "proc/kpageflags",  "proc/latency_stats",
+          "proc/modules",       "proc/sched_debug", "proc/slabinfo",    "proc/softirqs",
+          "proc/sysrq-trigger", "proc/timer_list",  "proc/vmallocinfo", "proc/zoneinfo"})
         cover(path, empty);
     ::close(empty);
-    const int settings = static_cast<int>(::open_tree(AT_FDCWD, "proc/sys", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC));
+    const int settings = static_cast<int>(
+        ::open_tree(AT_FDCWD, "proc/sys", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC));
     must(settings, child_act::mask_proc);
     mount_attr read_only{};
     read_only.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
@@ -212,7 +221,8 @@ void child::mount_dev() const noexcept {
     attach(mounts_[dev_at()], "dev", child_act::mount_dev);
     attach(mounts_[dev_at() + 3], "dev/pts", child_act::mount_dev);
     mount_new("tmpfs", "dev/shm", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, "1777", child_act::mount_dev);
-    mount_new("mqueue", "dev/mqueue", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, nullptr, child_act::mount_dev);
+    mount_new("mqueue", "dev/mqueue", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, nullptr,
+              child_act::mount_dev);
 }
 
 void child::mount_run() const noexcept {
@@ -233,7 +243,8 @@ void child::make_target(const std::string& path, bool is_file) const noexcept {
         name[end - begin] = '\0';
         begin = end + 1;
         const bool file = is_file && end == path.size();
-        const int made = file ? ::mknodat(folder, name.data(), S_IFREG | 0644, 0) : ::mkdirat(folder, name.data(), 0755);
+        const int made = file ? ::mknodat(folder, name.data(), S_IFREG | 0644, 0)
+                              : ::mkdirat(folder, name.data(), 0755);
         if (made != 0 && errno != EEXIST) die(child_act::place_bind, errno);
         const int next = open_beneath(name.data(), O_PATH | (file ? 0U : std::uint64_t{O_DIRECTORY}), folder);
         must(next, child_act::place_bind); // a link here ends the start
@@ -254,7 +265,8 @@ void child::place_binds() const noexcept {
 void child::write_files() const noexcept {
     for (const cage_file& file : work_.files) {
         (void)::unlink(file.path.c_str());
-        const int fd = static_cast<int>(::open(file.path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644));
+        const int fd = static_cast<int>(
+            ::open(file.path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644));
         must(fd, child_act::write_files);
         must(::write(fd, file.text.data(), file.text.size()), child_act::write_files);
         ::close(fd);
@@ -269,7 +281,8 @@ void child::drop_capabilities() const noexcept {
     std::uint64_t kept = 0;
     for (const int capability : kept_capabilities) kept |= std::uint64_t{1} << capability;
     for (unsigned long capability = 0; ::prctl(PR_CAPBSET_READ, capability) >= 0; ++capability) {
-        if ((kept >> capability & 1) == 0) must(::prctl(PR_CAPBSET_DROP, capability), child_act::drop_capabilities);
+        if ((kept >> capability & 1) == 0)
+            must(::prctl(PR_CAPBSET_DROP, capability), child_act::drop_capabilities);
     }
     must(::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0), child_act::drop_capabilities);
     __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3};
@@ -291,30 +304,42 @@ void child::filter_syscalls() const noexcept {
 void child::do_step(const step& each) const noexcept {
     if (const auto* name = std::get_if<pinfold::set_hostname>(&each))
         must(::sethostname(name->name.data(), name->name.size()), child_act::set_hostname);
-    else if (std::holds_alternative<pinfold::place_root>(each)) place_root();
-    else if (std::holds_alternative<pinfold::mount_dev>(each)) mount_dev();
-    else if (const auto* proc = std::get_if<pinfold::mount_proc>(&each)) mount_proc(proc->masked);
-    else if (std::holds_alternative<pinfold::mount_sys>(each)) mount_sys();
-    else if (std::holds_alternative<pinfold::mount_run>(each)) mount_run();
-    else if (std::holds_alternative<pinfold::place_binds>(each)) place_binds();
-    else if (std::holds_alternative<pinfold::pivot>(each)) pivot();
-    else harden(each);
+    else if (std::holds_alternative<pinfold::place_root>(each))
+        place_root();
+    else if (std::holds_alternative<pinfold::mount_dev>(each))
+        mount_dev();
+    else if (const auto* proc = std::get_if<pinfold::mount_proc>(&each))
+        mount_proc(proc->masked);
+    else if (std::holds_alternative<pinfold::mount_sys>(each))
+        mount_sys();
+    else if (std::holds_alternative<pinfold::mount_run>(each))
+        mount_run();
+    else if (std::holds_alternative<pinfold::place_binds>(each))
+        place_binds();
+    else if (std::holds_alternative<pinfold::pivot>(each))
+        pivot();
+    else
+        harden(each);
 }
 
 // The steps that a program which enters later needs as well.
 void child::harden(const step& each) const noexcept {
-    if (std::holds_alternative<pinfold::join_keyring>(each)) join_keyring();
-    else if (std::holds_alternative<pinfold::drop_capabilities>(each)) drop_capabilities();
+    if (std::holds_alternative<pinfold::join_keyring>(each))
+        join_keyring();
+    else if (std::holds_alternative<pinfold::drop_capabilities>(each))
+        drop_capabilities();
     else if (std::holds_alternative<pinfold::no_new_privileges>(each))
         must(::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), child_act::no_new_privileges);
-    else if (std::holds_alternative<pinfold::filter_syscalls>(each)) filter_syscalls();
+    else if (std::holds_alternative<pinfold::filter_syscalls>(each))
+        filter_syscalls();
 }
 
 void child::await_start() const noexcept {
     const child_report ready{child_act::ready, 0};
     must(::write(work_.report, &ready, sizeof ready), child_act::await_relay);
     char byte = 0;
-    if (must(::recv(work_.sync, &byte, 1, 0), child_act::await_relay) != 1) die(child_act::await_relay, EPIPE);
+    if (must(::recv(work_.sync, &byte, 1, 0), child_act::await_relay) != 1)
+        die(child_act::await_relay, EPIPE);
 }
 
 // A clone has every fd of the keeper: its lock, its agents, its own end of `sync`, which would never be seen closed.
@@ -324,7 +349,8 @@ void child::keep_only(std::array<int, 9> kept) const noexcept {
     unsigned from = 3; // the keeper's own 0 to 2 are replaced before exec
     for (const int fd : kept) {
         if (fd < static_cast<int>(from)) continue;
-        if (fd > static_cast<int>(from)) must(::syscall(SYS_close_range, from, fd - 1, 0), child_act::receive_mounts);
+        if (fd > static_cast<int>(from))
+            must(::syscall(SYS_close_range, from, fd - 1, 0), child_act::receive_mounts);
         from = static_cast<unsigned>(fd) + 1;
     }
     must(::syscall(SYS_close_range, from, ~0U, 0), child_act::receive_mounts);
@@ -332,8 +358,8 @@ void child::keep_only(std::array<int, 9> kept) const noexcept {
 
 void child::build() noexcept {
     const program_work& program_fds = work_.program;
-    keep_only({work_.sync, work_.report, work_.init_fd, program_fds.program_fd, program_fds.standard[0], program_fds.standard[1],
-               program_fds.standard[2], -1, -1});
+    keep_only({work_.sync, work_.report, work_.init_fd, program_fds.program_fd, program_fds.standard[0],
+               program_fds.standard[1], program_fds.standard[2], -1, -1});
     receive_mounts();
     become_root();
     for (const step& each : work_.steps) do_step(each);
@@ -347,9 +373,10 @@ void child::build() noexcept {
 }
 
 void child::enter(int init_pidfd, int sync) noexcept {
-    keep_only({init_pidfd, sync, work_.report, work_.program.program_fd, work_.program.standard[0], work_.program.standard[1],
-               work_.program.standard[2], -1, -1});
-    must(::setns(init_pidfd, CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP),
+    keep_only({init_pidfd, sync, work_.report, work_.program.program_fd, work_.program.standard[0],
+               work_.program.standard[1], work_.program.standard[2], -1, -1});
+    must(::setns(init_pidfd, CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
+                                 CLONE_NEWUTS | CLONE_NEWCGROUP),
          child_act::join_namespaces);
     const auto [program, pidfd] = fork_with_pidfd(CLONE_PARENT);
     if (program != 0) {
@@ -395,14 +422,16 @@ void child::run_init(pid_t program) const noexcept {
     (void)std::snprintf(number.data(), number.size(), "%d", program);
     std::array<char*, 3> argv{const_cast<char*>("pinfold-init"), number.data(), nullptr};
     std::array<char*, 1> empty{nullptr};
-    must(::syscall(SYS_execveat, work_.init_fd, "", argv.data(), empty.data(), AT_EMPTY_PATH), child_act::run_init);
+    must(::syscall(SYS_execveat, work_.init_fd, "", argv.data(), empty.data(), AT_EMPTY_PATH),
+         child_act::run_init);
     ::_exit(126);
 }
 
 void child::run_program() const noexcept {
     const program_work& program = work_.program;
     must(::setsid(), child_act::enter_terminal);
-    for (int target = 0; target < 3; ++target) must(::dup2(program.standard[target], target), child_act::enter_terminal);
+    for (int target = 0; target < 3; ++target)
+        must(::dup2(program.standard[target], target), child_act::enter_terminal);
     if (program.terminal) must(::ioctl(0, TIOCSCTTY, 0), child_act::enter_terminal);
     close_others();
     must(::chdir(program.directory.c_str()), child_act::enter_directory);
@@ -411,7 +440,8 @@ void child::run_program() const noexcept {
     sigemptyset(&none);
     (void)::sigprocmask(SIG_SETMASK, &none, nullptr);
     if (program.program_fd >= 0) {
-        (void)::syscall(SYS_execveat, program.program_fd, "", program.argv.data(), program.environment.data(), AT_EMPTY_PATH);
+        (void)::syscall(SYS_execveat, program.program_fd, "", program.argv.data(), program.environment.data(),
+                        AT_EMPTY_PATH);
         die(child_act::run_program, errno);
     }
     int error = ENOENT;
@@ -439,7 +469,8 @@ const char* to_string(child_act act) noexcept {
     case child_act::mount_sys: return "place /sys";
     case child_act::mount_dev: return "mount /dev";
     case child_act::mount_run: return "mount /run";
-    case child_act::place_bind: return "place a directory of the owner (did the cage leave a link on the way to it?)";
+    case child_act::place_bind:
+        return "place a directory of the owner (did the cage leave a link on the way to it?)";
     case child_act::write_files: return "write its hosts and resolv.conf";
     case child_act::pivot: return "pivot into its root";
     case child_act::drop_capabilities: return "drop capabilities";

@@ -68,17 +68,18 @@ struct program_work {
 };
 
 struct child_work {
-    std::span<const step> steps;          // the whole plan; the child does those that are its own
+    std::span<const step> steps;           // the whole plan; the child does those that are its own
     std::vector<std::string> bind_targets; // relative to the root, in the order of the mounts that are sent
     std::vector<bool> bind_is_file;
     std::vector<std::string> layer_targets; // "" = the root itself
-    std::string root_place;                // where the root is attached before the pivot, outside
+    std::string root_place;                 // where the root is attached before the pivot, outside
     std::vector<cage_file> files;
     std::span<const sock_filter> filter;
     program_work program;
     int init_fd = -1; // pinfold-init
     int sync = -1;    // a SOCK_SEQPACKET end: mounts and the start come in, the program's pidfd goes out
-    int report = -1;  // a close-on-exec pipe: failures and `ready`; its end of file says that both execs are done
+    int report =
+        -1; // a close-on-exec pipe: failures and `ready`; its end of file says that both execs are done
 };
 
 // The order in which the mounts are sent: the layers, dev, sys, empty, devpts, then the binds. At most this many.

@@ -23,7 +23,8 @@ process start_holder() {
     args.flags = CLONE_NEWUSER | CLONE_PIDFD;
     args.pidfd = reinterpret_cast<std::uintptr_t>(&pidfd);
     args.exit_signal = SIGCHLD;
-    const long pid = check(::syscall(SYS_clone3, &args, sizeof args), "make a user namespace (see user.max_user_namespaces)");
+    const long pid = check(::syscall(SYS_clone3, &args, sizeof args),
+                           "make a user namespace (see user.max_user_namespaces)");
     if (pid == 0) {
         for (;;) ::pause();
     }
@@ -53,7 +54,8 @@ std::uint32_t id_pool::take() {
         return base;
     }
     while (next_ <= last_ - (ids_per_cage - 1) && used_.contains(next_)) next_ += ids_per_cage;
-    if (next_ > last_ - (ids_per_cage - 1)) fail("all {} id ranges for cages are in use: remove cages that are kept", used_.size());
+    if (next_ > last_ - (ids_per_cage - 1))
+        fail("all {} id ranges for cages are in use: remove cages that are kept", used_.size());
     used_.insert(next_);
     const std::uint32_t base = next_;
     next_ += ids_per_cage;
@@ -75,7 +77,8 @@ int id_pool::project_namespace(std::uint32_t base, uid_t uid, gid_t gid) {
     const auto found = projects_.find({base, uid, gid});
     if (found != projects_.end()) return found->second.get();
     if (projects_.size() >= most_kept_namespaces) projects_.erase(projects_.begin());
-    unique_fd made = make_user_namespace(fmt::format("{} {} 1", uid, base), fmt::format("{} {} 1", gid, base));
+    unique_fd made = make_user_namespace(fmt::format("{} {} 1", uid, base),
+                                         fmt::format("{} {} 1", gid, base));
     return projects_.emplace(key{base, uid, gid}, std::move(made)).first->second.get();
 }
 

@@ -27,7 +27,8 @@ public:
     explicit id_pool(std::uint32_t first = first_pool_id, std::uint32_t last = last_pool_id);
 
     [[nodiscard]] std::uint32_t take(); // the base; throws when all are in use
-    void reserve(std::uint32_t base);   // of a cage that was there before us; throws when it is taken or not ours
+    void reserve(
+        std::uint32_t base); // of a cage that was there before us; throws when it is taken or not ours
     void give_back(std::uint32_t base);
     [[nodiscard]] std::size_t in_use() const noexcept { return used_.size(); }
 

@@ -25,7 +25,9 @@ public:
 
     [[nodiscard]] const std::string& lower() const noexcept { return lower_; }
     [[nodiscard]] const std::string& upper() const noexcept { return upper_; }
-    [[nodiscard]] const std::string& root() const noexcept { return root_; } // for a child: where its root is placed
+    [[nodiscard]] const std::string& root() const noexcept {
+        return root_;
+    } // for a child: where its root is placed
 
 private:
     std::string lower_;
@@ -51,12 +53,14 @@ private:
 // One layer of a cage's root: `lower` read-only with its ids shifted by `user_namespace`, and above it the directories
 // `name`/upper and `name`/work in the directory `writable`, which must be attached somewhere (made where absent, owned by
 // `base`). `durable` = survives a power cut.
-[[nodiscard]] unique_fd make_overlay(const scratch& places, const std::filesystem::path& lower, int user_namespace,
-                                     int writable, const std::string& name, std::uint32_t base, bool durable);
+[[nodiscard]] unique_fd make_overlay(const scratch& places, const std::filesystem::path& lower,
+                                     int user_namespace, int writable, const std::string& name,
+                                     std::uint32_t base, bool durable);
 
 // A clone of the owner's directory or file behind `source` (and of the mounts in it), its ids shifted, nosuid and nodev.
 // Throws with the file system's name where it cannot be idmapped.
-[[nodiscard]] unique_fd make_bind(int source, int user_namespace, bool writable, const std::filesystem::path& path);
+[[nodiscard]] unique_fd make_bind(int source, int user_namespace, bool writable,
+                                  const std::filesystem::path& path);
 
 // What all cages share, made once: /dev with the six harmless devices, a /sys of plain files, and an empty directory
 // that covers what must not be seen. All of them read-only, and attached in the keeper's own mount namespace below

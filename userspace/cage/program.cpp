@@ -58,13 +58,15 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 
 } // namespace
 
-child_streams make_streams(const command_spec& command, int devpts, std::uint32_t id_base, standard_streams& agent) {
+child_streams make_streams(const command_spec& command, int devpts, std::uint32_t id_base,
+                           standard_streams& agent) {
     child_streams child;
     if (command.terminal) {
         terminal made = open_terminal(devpts, command.terminal->rows, command.terminal->columns);
         agent.terminal = std::move(made.master);
         for (unique_fd& end : child.ends)
-            end = unique_fd(check(::fcntl(made.slave.get(), F_DUPFD_CLOEXEC, 0), "keep the cage's end of its terminal"));
+            end = unique_fd(
+                check(::fcntl(made.slave.get(), F_DUPFD_CLOEXEC, 0), "keep the cage's end of its terminal"));
         return child;
     }
     pipe_ends input = make_pipe(id_base);
@@ -107,10 +109,13 @@ void fail_child(const child_report& report, const cage_spec& spec, const command
     const int error = static_cast<int>(report.error);
     const std::string reason = std::generic_category().message(error);
     if (report.act == child_act::run_program)
-        throw cage_failure(fmt::format("run {} in cage {}: {}", command.argv.front(), spec.name, reason), error == ENOENT ? 127 : 126);
+        throw cage_failure(fmt::format("run {} in cage {}: {}", command.argv.front(), spec.name, reason),
+                           error == ENOENT ? 127 : 126);
     if (report.act == child_act::enter_directory)
-        throw cage_failure(fmt::format("enter {} in cage {}: {}", command.directory.native(), spec.name, reason), 125);
-    throw cage_failure(fmt::format("cage {} could not {}: {}", spec.name, to_string(report.act), reason), 125);
+        throw cage_failure(
+            fmt::format("enter {} in cage {}: {}", command.directory.native(), spec.name, reason), 125);
+    throw cage_failure(fmt::format("cage {} could not {}: {}", spec.name, to_string(report.act), reason),
+                       125);
 }
 
 } // namespace pinfold

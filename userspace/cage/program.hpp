@@ -9,10 +9,12 @@ namespace pinfold {
 struct child_streams {
     unique_fd ends[3];
 };
-[[nodiscard]] child_streams make_streams(const command_spec& command, int devpts, std::uint32_t id_base, standard_streams& agent);
+[[nodiscard]] child_streams make_streams(const command_spec& command, int devpts, std::uint32_t id_base,
+                                         standard_streams& agent);
 
 // Points into `command`, which must outlive it.
-[[nodiscard]] program_work prepare_program(command_spec& command, int program_fd, const child_streams& streams);
+[[nodiscard]] program_work prepare_program(command_spec& command, int program_fd,
+                                           const child_streams& streams);
 
 // What the child said on its pipe: nothing at its end of file, which says that every exec is done.
 // Waits at most ten seconds; everything but a known act and a plausible errno is refused as garbage.

@@ -9,7 +9,8 @@ namespace {
 constexpr std::size_t longest_queue = 1024; // messages that an agent has not read
 }
 
-client::client(unique_fd connection, loop& events) : channel_(std::move(connection)), events_(events), who_(owner_of(channel_.fd())) {}
+client::client(unique_fd connection, loop& events)
+    : channel_(std::move(connection)), events_(events), who_(owner_of(channel_.fd())) {}
 
 client::~client() {
     events_.forget(channel_.fd());

@@ -29,7 +29,9 @@ public:
     // False when the peer is gone, or has not read for so long that its queue is full: it is to be dropped.
     [[nodiscard]] bool send(wire::message what);
     [[nodiscard]] bool flush();
-    [[nodiscard]] std::expected<wire::channel::received, problem> receive() { return channel_.receive(false); }
+    [[nodiscard]] std::expected<wire::channel::received, problem> receive() {
+        return channel_.receive(false);
+    }
 
 private:
     void watch_writable(bool wanted);

@@ -28,7 +28,8 @@ constexpr int waiting_connections = 64;
 unique_fd lock_run_dir(const std::filesystem::path& run_dir) {
     const unique_fd folder = make_directory(run_dir, 0755);
     check(::fchmod(folder.get(), 0755), "open {} to the agents", run_dir.native()); // past the umask
-    unique_fd lock(check(::openat(folder.get(), "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600), "open the lock of {}", run_dir.native()));
+    unique_fd lock(check(::openat(folder.get(), "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600),
+                         "open the lock of {}", run_dir.native()));
     // A child that was just being cloned when the last keeper was killed holds a copy for a moment.
     for (int tries = 0; ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0; ++tries) {
         if (tries == 40) fail("another keeper runs on {}: stop it first", run_dir.native());
@@ -40,11 +41,14 @@ unique_fd lock_run_dir(const std::filesystem::path& run_dir) {
 unique_fd listen_on(const std::filesystem::path& path, unsigned mode) {
     sockaddr_un address{.sun_family = AF_UNIX};
     if (path.native().size() >= sizeof address.sun_path)
-        fail("listen at {}: the path of a socket has at most {} bytes; choose a shorter --run-dir", path.native(), sizeof address.sun_path - 1);
+        fail("listen at {}: the path of a socket has at most {} bytes; choose a shorter --run-dir",
+             path.native(), sizeof address.sun_path - 1);
     std::memcpy(address.sun_path, path.c_str(), path.native().size());
-    unique_fd socket(check(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), "make the keeper's socket"));
+    unique_fd socket(check(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
+                           "make the keeper's socket"));
     (void)::unlink(path.c_str()); // the lock is ours, so nobody listens there
-    check(::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), "listen at {}", path.native());
+    check(::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), "listen at {}",
+          path.native());
     check(::chmod(path.c_str(), mode), "open {} to the agents", path.native());
     check(::listen(socket.get(), waiting_connections), "listen at {}", path.native());
     return socket;
@@ -66,21 +70,40 @@ std::filesystem::path anchored(const std::filesystem::path& run_dir, const char*
 } // namespace
 
 keeper::keeper(const keeper_options& options)
-    : options_(options), run_lock_(lock_run_dir(options.run_dir)), cgroups_(options.cgroup), anchor_(cgroup::make(cgroups_.fd(), "anchor")),
-      places_(anchored(options.run_dir, "scratch")), trees_(anchored(options.run_dir, "trees")), guards_(options.bpf_dir, anchor_.fd()),
-      steering_(options.bpf_dir), networks_(steering_, options.spare_networks), ids_(options.first_id != 0 ? options.first_id : first_pool_id, options.last_id != 0 ? options.last_id : last_pool_id),
-      images_(options.state_dir / "images"), records_(options.run_dir / "cages"), kept_(options.state_dir / "cages"),
-      facts_(find_facts(cgroups_, options.accept_unlimited)), init_program_(load_program(options.libexec, "pinfold-init")),
+    : options_(options),
+      run_lock_(lock_run_dir(options.run_dir)),
+      cgroups_(options.cgroup),
+      anchor_(cgroup::make(cgroups_.fd(), "anchor")),
+      places_(anchored(options.run_dir, "scratch")),
+      trees_(anchored(options.run_dir, "trees")),
+      guards_(options.bpf_dir, anchor_.fd()),
+      steering_(options.bpf_dir),
+      networks_(steering_, options.spare_networks),
+      ids_(options.first_id != 0 ? options.first_id : first_pool_id,
+           options.last_id != 0 ? options.last_id : last_pool_id),
+      images_(options.state_dir / "images"),
+      records_(options.run_dir / "cages"),
+      kept_(options.state_dir / "cages"),
+      facts_(find_facts(cgroups_, options.accept_unlimited)),
+      init_program_(load_program(options.libexec, "pinfold-init")),
       probe_program_(load_program(options.libexec, "pinfold-probe")),
-      tools_{.cgroups = cgroups_, .guard_programs = guards_, .steering_programs = steering_, .networks = networks_, .places = places_, .trees = trees_, .ids = ids_,
-             .sealed_filter = compile_filter(cage_mode::sealed), .caged_filter = compile_filter(cage_mode::caged),
+      tools_{.cgroups = cgroups_,
+             .guard_programs = guards_,
+             .steering_programs = steering_,
+             .networks = networks_,
+             .places = places_,
+             .trees = trees_,
+             .ids = ids_,
+             .sealed_filter = compile_filter(cage_mode::sealed),
+             .caged_filter = compile_filter(cage_mode::caged),
              .init_program = init_program_.get()},
       signals_(signal_source()) {
     guards_.set_local_prefixes(routes_.refresh());
     take_over();
     listener_ = listen_on(options_.socket(), options_.socket_mode);
     events_.watch(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_clients(); });
-    events_.watch(routes_.fd(), EPOLLIN, [this](std::uint32_t) { guards_.set_local_prefixes(routes_.refresh()); });
+    events_.watch(routes_.fd(), EPOLLIN,
+                  [this](std::uint32_t) { guards_.set_local_prefixes(routes_.refresh()); });
     events_.watch(guards_.denials_fd(), EPOLLIN, [this](std::uint32_t) { pass_denials(); });
     events_.when_idle([this] { return prepare_ahead(); });
     events_.watch(signals_.get(), EPOLLIN, [this](std::uint32_t) { stop_on_signals(); });
@@ -97,7 +120,8 @@ keeper::~keeper() {
 void keeper::run() {
     spdlog::info("pinfold-keeper " PINFOLD_VERSION " serves at {}", options_.socket().native());
     events_.run();
-    if (!cages_.empty()) spdlog::info("{} cages go on, guarded; the next keeper takes them over", cages_.size());
+    if (!cages_.empty())
+        spdlog::info("{} cages go on, guarded; the next keeper takes them over", cages_.size());
 }
 
 void keeper::stop_on_signals() {
@@ -141,11 +165,13 @@ void keeper::serve(int fd, std::uint32_t events) {
         if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0) return;
         auto received = from.receive();
         if (!received) {
-            spdlog::warn("the agent of uid {} sent what is no message ({}): its connection is closed", from.who().uid, received.error().text());
+            spdlog::warn("the agent of uid {} sent what is no message ({}): its connection is closed",
+                         from.who().uid, received.error().text());
             return drop(fd);
         }
         if (std::holds_alternative<wire::channel::closed>(*received)) return drop(fd);
-        if (auto* request = std::get_if<wire::message>(&*received)) handle_request(*this, from, std::move(*request));
+        if (auto* request = std::get_if<wire::message>(&*received))
+            handle_request(*this, from, std::move(*request));
     } catch (const std::exception& error) {
         spdlog::info("the agent of uid {}: {}", from.who().uid, error.what());
         drop(fd);
@@ -179,14 +205,16 @@ void keeper::pass_denials() {
         const auto found = cages_.find(each.cage);
         if (found == cages_.end()) return;
         for (const auto& [fd, agent] : clients_) {
-            if (agent->wants_denials() && agent->who().uid == found->second.state.owner) to[fd].list.push_back(each);
+            if (agent->wants_denials() && agent->who().uid == found->second.state.owner)
+                to[fd].list.push_back(each);
         }
     });
     constexpr std::size_t most_in_one = 256; // stays far below the largest message
     for (auto& [fd, all] : to) {
         for (std::size_t at = 0; at < all.list.size(); at += most_in_one) {
             const auto first = all.list.begin() + static_cast<std::ptrdiff_t>(at);
-            const auto last = all.list.begin() + static_cast<std::ptrdiff_t>(std::min(at + most_in_one, all.list.size()));
+            const auto last = all.list.begin() +
+                              static_cast<std::ptrdiff_t>(std::min(at + most_in_one, all.list.size()));
             send_to(fd, {.body = wire::denials{.list = {first, last}, .lost = guards_.denials_lost()}});
         }
     }

@@ -25,8 +25,8 @@ struct entered_program {
 struct held_cage {
     std::unique_ptr<cage> built;
     wire::cage_state state;
-    int client_fd = -1;      // the connection that made it; -1 when adopted
-    bool temporary = false;  // a scratch cage: nothing of it is kept
+    int client_fd = -1;             // the connection that made it; -1 when adopted
+    bool temporary = false;         // a scratch cage: nothing of it is kept
     std::uint64_t memory_kills = 0; // oom_kill events already told
     std::uint32_t next_process = 1;
     std::map<std::uint32_t, entered_program> entered;
@@ -57,7 +57,8 @@ private:
     wire::message build(client& from, const cage_spec& spec, int program_fd);
     held_cage& owned(const client& from, std::uint64_t id);
     [[nodiscard]] held_cage* find(std::uint32_t uid, const std::string& name);
-    [[nodiscard]] cage_order order_for(const client& from, const cage_spec& spec, const image& from_image, std::uint32_t base);
+    [[nodiscard]] cage_order order_for(const client& from, const cage_spec& spec, const image& from_image,
+                                       std::uint32_t base);
     void watch(held_cage& what);
     void program_ended(std::uint64_t id, std::uint32_t number);
     void cage_ended(std::uint64_t id);
@@ -69,7 +70,8 @@ private:
     void serve(int fd, std::uint32_t events);
     void drop(int fd);
     void send_to(int fd, wire::message what);
-    void tell_end(int maker, std::uint32_t owner, const wire::ended& end); // the owner's agents when the maker is unknown
+    void tell_end(int maker, std::uint32_t owner,
+                  const wire::ended& end); // the owner's agents when the maker is unknown
     void pass_denials();
     void take_over(); // adopts or removes what an earlier keeper left
     void adopt(const wire::cage_state& state);

@@ -19,13 +19,15 @@ namespace {
 std::uint64_t new_id() {
     std::uint64_t id = 0;
     while (id == 0) {
-        if (::getrandom(&id, sizeof id, 0) != static_cast<ssize_t>(sizeof id)) fail_errno(errno, "choose the id of a cage");
+        if (::getrandom(&id, sizeof id, 0) != static_cast<ssize_t>(sizeof id))
+            fail_errno(errno, "choose the id of a cage");
     }
     return id;
 }
 
 void need_valid(const cage_spec& spec) {
-    if (const auto problem = find_problem(spec)) fail("cage {}: {} {}", spec.name, problem->where, problem->what);
+    if (const auto problem = find_problem(spec))
+        fail("cage {}: {} {}", spec.name, problem->where, problem->what);
 }
 
 void need_limits(const machine_facts& facts) {
@@ -33,14 +35,16 @@ void need_limits(const machine_facts& facts) {
     if (missing.empty()) return;
     std::string names;
     for (const std::string& name : missing) names += (names.empty() ? "" : ", ") + name;
-    fail("cage refused: this machine's cgroup v2 has no controller for {}, so its limits could not be enforced; "
+    fail("cage refused: this machine's cgroup v2 has no controller for {}, so its limits could not be "
+         "enforced; "
          "boot with cgroup v2 alone, or accept it in keeper.conf: accept-unlimited = {}",
          names, names);
 }
 
 std::vector<std::string> notes_for(const machine_facts& facts) {
     std::vector<std::string> notes;
-    for (const std::string& name : unenforced_limits(facts)) notes.push_back(fmt::format("limits: not enforced: {}", name));
+    for (const std::string& name : unenforced_limits(facts))
+        notes.push_back(fmt::format("limits: not enforced: {}", name));
     return notes;
 }
 
@@ -68,7 +72,9 @@ private:
 };
 
 wire::message made_message(held_cage& held) {
-    wire::made body{.cage = held.built->id(), .terminal = static_cast<bool>(held.built->streams().terminal), .notes = held.state.notes};
+    wire::made body{.cage = held.built->id(),
+                    .terminal = static_cast<bool>(held.built->streams().terminal),
+                    .notes = held.state.notes};
     wire::message message{.body = std::move(body)};
     message.fds.push_back(std::move(held.built->network().tun));
     message.fds.push_back(std::move(held.built->network().listener));
@@ -84,22 +90,30 @@ wire::message made_message(held_cage& held) {
 wire::plan_text keeper::plan_for(const client& from, const cage_spec& spec) {
     need_valid(spec);
     need_limits(facts_);
-    if (!spec.project.empty()) check_project(from.who(), spec.project, open_as(from.who(), spec.project).get(), spec.mode);
+    if (!spec.project.empty())
+        check_project(from.who(), spec.project, open_as(from.who(), spec.project).get(), spec.mode);
     const image source = images_.get(spec.image);
     wire::plan_text text;
-    for (const step& each : plan(spec, facts_, inputs_for(0, options_.first_id != 0 ? options_.first_id : first_pool_id, source)))
+    for (const step& each : plan(
+             spec, facts_, inputs_for(0, options_.first_id != 0 ? options_.first_id : first_pool_id, source)))
         text.steps.push_back(pinfold::describe(each));
     return text;
 }
 
-cage_order keeper::order_for(const client& from, const cage_spec& spec, const image& source, std::uint32_t base) {
-    cage_order order{.id = new_id(), .spec = spec, .owner = from.who().identity(), .id_base = base, .throwaway_bytes = spec.limits.memory_bytes};
+cage_order keeper::order_for(const client& from, const cage_spec& spec, const image& source,
+                             std::uint32_t base) {
+    cage_order order{.id = new_id(),
+                     .spec = spec,
+                     .owner = from.who().identity(),
+                     .id_base = base,
+                     .throwaway_bytes = spec.limits.memory_bytes};
     order.steps = plan(spec, facts_, inputs_for(order.id, base, source));
     for (const step& each : order.steps) {
         const auto* bind = std::get_if<bind_path>(&each);
         if (bind == nullptr) continue;
         order.sources.push_back(open_as(from.who(), bind->source));
-        if (bind->source == spec.project.native()) check_project(from.who(), spec.project, order.sources.back().get(), spec.mode);
+        if (bind->source == spec.project.native())
+            check_project(from.who(), spec.project, order.sources.back().get(), spec.mode);
     }
     return order;
 }
@@ -110,7 +124,8 @@ wire::message keeper::make(client& from, const cage_spec& spec) {
 
 wire::message keeper::probe(client& from, cage_mode mode) {
     cage_spec spec{.name = fmt::format("doctor-{:08x}", static_cast<std::uint32_t>(new_id())), .mode = mode};
-    spec.command = {.argv = {"pinfold-probe", "doctor"}, .environment = {"PATH=/usr/bin:/bin"}, .directory = "/"};
+    spec.command = {
+        .argv = {"pinfold-probe", "doctor"}, .environment = {"PATH=/usr/bin:/bin"}, .directory = "/"};
     return build(from, spec, probe_program_.get());
 }
 
@@ -118,10 +133,13 @@ wire::message keeper::build(client& from, const cage_spec& spec, int program_fd)
     need_valid(spec);
     need_limits(facts_);
     if (find(from.who().uid, spec.name) != nullptr)
-        fail("a cage named {} is already running: choose another --name, or end it with 'pinfold rm {}'", spec.name, spec.name);
-    const auto theirs = std::ranges::count_if(cages_, [&](const auto& each) { return each.second.state.owner == from.who().uid; });
+        fail("a cage named {} is already running: choose another --name, or end it with 'pinfold rm {}'",
+             spec.name, spec.name);
+    const auto theirs = std::ranges::count_if(
+        cages_, [&](const auto& each) { return each.second.state.owner == from.who().uid; });
     if (theirs >= static_cast<std::ptrdiff_t>(options_.most_cages))
-        fail("uid {} has {} cages running, the most that most-cages in keeper.conf allows", from.who().uid, theirs);
+        fail("uid {} has {} cages running, the most that most-cages in keeper.conf allows", from.who().uid,
+             theirs);
 
     const image source = images_.get(spec.image);
     const auto kept = spec.keep_files ? kept_.find(from.who().uid, spec.name) : std::nullopt;
@@ -132,10 +150,19 @@ wire::message keeper::build(client& from, const cage_spec& spec, int program_fd)
     const std::uint64_t id = order.id;
 
     held_cage held{.client_fd = from.fd(), .temporary = !spec.keep_files};
-    held.state = {.cage = id, .name = spec.name, .owner = from.who().uid, .mode = spec.mode, .state = "building", .project = spec.project,
-                  .image = spec.image, .limits = spec.limits, .id_base = range.base(), .started_unix = static_cast<std::uint64_t>(::time(nullptr)),
+    held.state = {.cage = id,
+                  .name = spec.name,
+                  .owner = from.who().uid,
+                  .mode = spec.mode,
+                  .state = "building",
+                  .project = spec.project,
+                  .image = spec.image,
+                  .limits = spec.limits,
+                  .id_base = range.base(),
+                  .started_unix = static_cast<std::uint64_t>(::time(nullptr)),
                   .notes = notes_for(facts_)};
-    records_.write(cage_name(id), held.state); // before the first step: what a killed keeper leaves has a name
+    records_.write(cage_name(id),
+                   held.state); // before the first step: what a killed keeper leaves has a name
     try {
         if (spec.keep_files) order.kept = kept_.make(held.state);
         held.built = cage::build(tools_, std::move(order));
@@ -158,7 +185,8 @@ void keeper::watch(held_cage& what) {
 
 void keeper::start(client& from, std::uint64_t id) {
     held_cage& held = owned(from, id);
-    if (held.client_fd != from.fd() || held.state.state != "building") fail("cage {} is not waiting to be started", cage_name(id));
+    if (held.client_fd != from.fd() || held.state.state != "building")
+        fail("cage {} is not waiting to be started", cage_name(id));
     try {
         held.built->start();
     } catch (...) {
@@ -175,12 +203,14 @@ wire::message keeper::enter(client& from, std::uint64_t id, const command_spec& 
     if (held.state.state != "running") fail("cage {} is not running yet", held.state.name);
     caged_program program = held.built->enter(command);
     const std::uint32_t number = held.next_process++;
-    wire::message message{.body = wire::entered{.process = number, .terminal = static_cast<bool>(program.streams.terminal)}};
+    wire::message message{
+        .body = wire::entered{.process = number, .terminal = static_cast<bool>(program.streams.terminal)}};
     standard_streams& streams = program.streams;
     for (unique_fd* end : {&streams.input, &streams.output, &streams.errors, &streams.terminal}) {
         if (*end) message.fds.push_back(std::move(*end));
     }
-    events_.watch(program.held.pidfd(), EPOLLIN, [this, id, number](std::uint32_t) { program_ended(id, number); });
+    events_.watch(program.held.pidfd(), EPOLLIN,
+                  [this, id, number](std::uint32_t) { program_ended(id, number); });
     held.entered.emplace(number, entered_program{std::move(program), from.fd()});
     return message;
 }
@@ -200,7 +230,8 @@ void keeper::signal(client& from, std::uint64_t id, std::uint32_t process, std::
 void keeper::set_limits(client& from, std::uint64_t id, const limits_spec& limits) {
     held_cage& held = owned(from, id);
     if (const auto problem = find_problem(limits)) fail("{} {}", problem->where, problem->what);
-    for (const set_limit& each : plan_limits(limits, facts_)) held.built->group().write(each.file.c_str(), each.value);
+    for (const set_limit& each : plan_limits(limits, facts_))
+        held.built->group().write(each.file.c_str(), each.value);
     held.state.limits = limits;
     records_.write(cage_name(id), held.state);
 }
@@ -216,7 +247,9 @@ wire::cage_state keeper::describe(const held_cage& what) const {
 
 wire::cages keeper::list(const client& from) {
     wire::cages answer;
-    const auto theirs = [&](const wire::cage_state& state) { return from.who().uid == 0 || state.owner == from.who().uid; };
+    const auto theirs = [&](const wire::cage_state& state) {
+        return from.who().uid == 0 || state.owner == from.who().uid;
+    };
     for (const auto& [id, held] : cages_) {
         if (theirs(held.state)) answer.list.push_back(describe(held));
     }
@@ -232,10 +265,12 @@ wire::cages keeper::list(const client& from) {
 void keeper::remove(client& from, const std::string& name) {
     held_cage* running = find(from.who().uid, name);
     const auto kept = kept_.find(from.who().uid, name);
-    if (running == nullptr && !kept) fail("there is no cage named {}: 'pinfold ls' lists those there are", name);
+    if (running == nullptr && !kept)
+        fail("there is no cage named {}: 'pinfold ls' lists those there are", name);
     if (running != nullptr) end(running->state.cage, {.code = 128 + SIGKILL, .by_signal = true}, false, 0);
     if (kept) {
-        if (!kept_.remove(from.who().uid, name)) fail("some files of cage {} could not be removed from the state directory", name);
+        if (!kept_.remove(from.who().uid, name))
+            fail("some files of cage {} could not be removed from the state directory", name);
         ids_.give_back(kept->id_base);
     }
 }
@@ -286,7 +321,9 @@ void keeper::end(std::uint64_t id, exit_status status, bool memory_kill, std::ui
     const int maker = cages_.at(id).client_fd;
     const std::uint32_t owner = cages_.at(id).state.owner;
     forget(id);
-    tell_end(maker, owner, {.cage = id, .process = 0, .status = status.code, .memory_kill = memory_kill, .memory_peak = peak});
+    tell_end(
+        maker, owner,
+        {.cage = id, .process = 0, .status = status.code, .memory_kill = memory_kill, .memory_peak = peak});
 }
 
 void keeper::tell_end(int maker, std::uint32_t owner, const wire::ended& end) {

@@ -49,8 +49,10 @@ void loop::run() {
         const int patience = !later_.empty() ? 0 : idle_work ? idle_after_ms : -1;
         const int count = ::epoll_wait(epoll_.get(), ready.data(), static_cast<int>(ready.size()), patience);
         if (count < 0 && errno != EINTR) fail_errno(errno, "wait for events");
-        if (count == 0 && idle_work && later_.empty()) idle_work = when_idle_();
-        else if (count > 0) idle_work = static_cast<bool>(when_idle_);
+        if (count == 0 && idle_work && later_.empty())
+            idle_work = when_idle_();
+        else if (count > 0)
+            idle_work = static_cast<bool>(when_idle_);
         for (int i = 0; i < count; ++i) {
             const std::uint64_t data = ready[static_cast<std::size_t>(i)].data.u64;
             const auto found = watched_.find(static_cast<int>(data & 0xffffffff));

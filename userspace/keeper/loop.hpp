@@ -19,7 +19,7 @@ public:
     // `events` as epoll_ctl(2) takes them; the fd must be watched for as long as it is open.
     void watch(int fd, std::uint32_t events, handler on_event);
     void change(int fd, std::uint32_t events);
-    void forget(int fd); // before it is closed; allowed from within a handler
+    void forget(int fd);                   // before it is closed; allowed from within a handler
     void later(std::function<void()> act); // when the current handlers are done
 
     // Done again and again while nothing else happens, until it says false; asked anew after each event.

@@ -49,19 +49,23 @@ machine_facts find_facts(const cgroup_tree& cgroups, const std::vector<std::stri
             .unlimited = accept_unlimited};
 }
 
-std::vector<wire::fact> list_facts(const cgroup_tree& cgroups, const machine_facts& facts, const std::filesystem::path& bpf_dir) {
+std::vector<wire::fact> list_facts(const cgroup_tree& cgroups, const machine_facts& facts,
+                                   const std::filesystem::path& bpf_dir) {
     std::vector<wire::fact> list{
         {"kernel", facts.kernel, true},
         {"cgroup v2", cgroups.mount(), true},
         {"pins", bpf_dir, is_bpffs(bpf_dir)},
     };
-    for (const auto& [name, present] : {std::pair{"memory", facts.memory_controller}, {"cpu", facts.cpu_controller}, {"pids", facts.pids_controller}}) {
+    for (const auto& [name, present] : {std::pair{"memory", facts.memory_controller},
+                                        {"cpu", facts.cpu_controller},
+                                        {"pids", facts.pids_controller}}) {
         const bool accepted = std::ranges::find(facts.unlimited, name) != facts.unlimited.end();
         list.push_back({fmt::format("{} limit", name),
-                        present    ? "enforced"
-                        : accepted ? "not enforced: no such controller on cgroup v2; accepted by accept-unlimited"
-                                   : "missing: no such controller on cgroup v2, so no cage is made",
-                        present});
+                        present ? "enforced"
+                        : accepted
+                            ? "not enforced: no such controller on cgroup v2; accepted by accept-unlimited"
+                            : "missing: no such controller on cgroup v2, so no cage is made",
+                        present || accepted});
     }
     return list;
 }
@@ -76,10 +80,14 @@ unique_fd load_program(const std::filesystem::path& folder, const char* name) {
         struct stat seen{};
         check(::fstat(file.get(), &seen), "look at {}", path.native());
         int made = static_cast<int>(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_EXEC));
-        if (made < 0 && errno == EINVAL) made = static_cast<int>(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+        if (made < 0 && errno == EINVAL)
+            made = static_cast<int>(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
         unique_fd memory(check(made, "make a place in memory for {}", name));
-        for (off_t at = 0; at < seen.st_size;) check(::sendfile(memory.get(), file.get(), &at, static_cast<std::size_t>(seen.st_size - at)), "load {}", path.native());
-        check(::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL), "seal {}", name);
+        for (off_t at = 0; at < seen.st_size;)
+            check(::sendfile(memory.get(), file.get(), &at, static_cast<std::size_t>(seen.st_size - at)),
+                  "load {}", path.native());
+        check(::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL),
+              "seal {}", name);
         // Run, but not read: what cannot be read is not dumpable from its exec on (the kernel's would_dump), so there is no
         // moment in which a cage could trace its own pid 1.
         check(::fchmod(memory.get(), 0111), "let a cage run {}", name);
@@ -92,8 +100,10 @@ void need_bpffs(const std::filesystem::path& bpf_dir) {
     static constexpr const char* usual = "/sys/fs/bpf";
     const std::filesystem::path above = bpf_dir.parent_path();
     if (is_bpffs(above) || is_bpffs(bpf_dir)) return;
-    if (above != usual) fail("{} is on no bpffs: mount one there, or set bpf-dir in the configuration", bpf_dir.native());
-    check(::mount("bpf", usual, "bpf", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=700"), "mount a bpffs at {}", usual);
+    if (above != usual)
+        fail("{} is on no bpffs: mount one there, or set bpf-dir in the configuration", bpf_dir.native());
+    check(::mount("bpf", usual, "bpf", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=700"), "mount a bpffs at {}",
+          usual);
     spdlog::info("mounted a bpffs at {}: there was none", usual);
 }
 

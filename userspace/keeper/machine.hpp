@@ -12,9 +12,11 @@
 
 namespace pinfold {
 
-[[nodiscard]] machine_facts find_facts(const cgroup_tree& cgroups, const std::vector<std::string>& accept_unlimited);
+[[nodiscard]] machine_facts find_facts(const cgroup_tree& cgroups,
+                                       const std::vector<std::string>& accept_unlimited);
 // The same and more for `pinfold doctor`: name, value, whether it is as a cage needs it.
-[[nodiscard]] std::vector<wire::fact> list_facts(const cgroup_tree& cgroups, const machine_facts& facts, const std::filesystem::path& bpf_dir);
+[[nodiscard]] std::vector<wire::fact> list_facts(const cgroup_tree& cgroups, const machine_facts& facts,
+                                                 const std::filesystem::path& bpf_dir);
 
 // A program of ours that runs inside cages, as a sealed memfd: no file of the machine can be reached, or overwritten,
 // by its /proc/PID/exe. `folder` empty = beside the keeper. Throws with where it was looked for.

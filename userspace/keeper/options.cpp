@@ -35,24 +35,27 @@ unsigned parse_mode(const std::string& text) {
     } catch (const std::exception&) {
         end = 0;
     }
-    if (end == 0 || end != text.size() || mode > 0777) fail("socket-mode: \"{}\" is no mode between 0 and 0777", text);
+    if (end == 0 || end != text.size() || mode > 0777)
+        fail("socket-mode: \"{}\" is no mode between 0 and 0777", text);
     return static_cast<unsigned>(mode);
 }
 
 po::options_description file_keys(keeper_options& options, std::string& unlimited, std::string& mode) {
     po::options_description keys;
     keys.add_options()("cgroup", po::value(&options.cgroup))("bpf-dir", po::value(&options.bpf_dir))(
-        "libexec", po::value(&options.libexec))("accept-unlimited", po::value(&unlimited))("first-id", po::value(&options.first_id))(
-        "last-id", po::value(&options.last_id))("most-cages", po::value(&options.most_cages))("spare-networks", po::value(&options.spare_networks))(
-        "socket-mode", po::value(&mode))(
-        "log-level", po::value(&options.log_level));
+        "libexec", po::value(&options.libexec))("accept-unlimited", po::value(&unlimited))(
+        "first-id", po::value(&options.first_id))("last-id", po::value(&options.last_id))(
+        "most-cages", po::value(&options.most_cages))("spare-networks", po::value(&options.spare_networks))(
+        "socket-mode", po::value(&mode))("log-level", po::value(&options.log_level));
     return keys;
 }
 
 void read_file_into(keeper_options& options, bool must_exist) {
     std::ifstream file(options.config);
     if (!file) {
-        if (must_exist) fail("open the configuration {}: {}", options.config.native(), std::generic_category().message(errno));
+        if (must_exist)
+            fail("open the configuration {}: {}", options.config.native(),
+                 std::generic_category().message(errno));
         return;
     }
     std::string unlimited;
@@ -67,20 +70,24 @@ void read_file_into(keeper_options& options, bool must_exist) {
     }
     options.accept_unlimited = split_controllers(unlimited);
     if (!mode.empty()) options.socket_mode = parse_mode(mode);
-    if (options.cgroup.empty() || options.cgroup.find('/') != std::string::npos || options.cgroup.starts_with('.'))
+    if (options.cgroup.empty() || options.cgroup.find('/') != std::string::npos ||
+        options.cgroup.starts_with('.'))
         fail("the configuration {}: cgroup must be the name of one folder", options.config.native());
-    if (!options.bpf_dir.is_absolute()) fail("the configuration {}: bpf-dir must be an absolute path", options.config.native());
+    if (!options.bpf_dir.is_absolute())
+        fail("the configuration {}: bpf-dir must be an absolute path", options.config.native());
 }
 
 } // namespace
 
 keeper_options read_options(int argc, char** argv, bool& done) {
     keeper_options options;
-    po::options_description flags("pinfold-keeper: makes and destroys cages; runs as root, in the foreground");
-    flags.add_options()("run-dir", po::value(&options.run_dir), "socket and records of running cages (/run/pinfold)")(
+    po::options_description flags(
+        "pinfold-keeper: makes and destroys cages; runs as root, in the foreground");
+    flags.add_options()("run-dir", po::value(&options.run_dir),
+                        "socket and records of running cages (/run/pinfold)")(
         "state-dir", po::value(&options.state_dir), "images and kept files (/var/lib/pinfold)")(
-        "config", po::value(&options.config), "configuration (/etc/pinfold/keeper.conf)")("help", "print this")("version",
-                                                                                                              "print the version");
+        "config", po::value(&options.config),
+        "configuration (/etc/pinfold/keeper.conf)")("help", "print this")("version", "print the version");
     po::variables_map values;
     try {
         po::store(po::command_line_parser(argc, argv).options(flags).positional({}).run(), values);
@@ -92,7 +99,8 @@ keeper_options read_options(int argc, char** argv, bool& done) {
     if (values.contains("version")) std::cout << "pinfold-keeper " PINFOLD_VERSION "\n";
     done = values.contains("help") || values.contains("version");
     if (done) return options;
-    for (std::filesystem::path* path : {&options.run_dir, &options.state_dir}) *path = std::filesystem::absolute(*path).lexically_normal();
+    for (std::filesystem::path* path : {&options.run_dir, &options.state_dir})
+        *path = std::filesystem::absolute(*path).lexically_normal();
     read_file_into(options, values.contains("config"));
     return options;
 }

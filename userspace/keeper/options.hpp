@@ -14,15 +14,15 @@ struct keeper_options {
     std::filesystem::path config = "/etc/pinfold/keeper.conf";
 
     // From the file (pinfold.conf(5)); an unknown key is an error.
-    std::string cgroup = "pinfold";                              // folder at the root of cgroup v2
-    std::filesystem::path bpf_dir = "/sys/fs/bpf/pinfold";       // folder of a bpffs, for the pins
-    std::filesystem::path libexec;                               // where pinfold-init and pinfold-probe are
-    std::vector<std::string> accept_unlimited;                   // "memory", "cpu", "pids": cages without these limits
-    std::uint32_t first_id = 0;                                  // of the pool of ids; 0 = the built-in one
+    std::string cgroup = "pinfold";                        // folder at the root of cgroup v2
+    std::filesystem::path bpf_dir = "/sys/fs/bpf/pinfold"; // folder of a bpffs, for the pins
+    std::filesystem::path libexec;                         // where pinfold-init and pinfold-probe are
+    std::vector<std::string> accept_unlimited; // "memory", "cpu", "pids": cages without these limits
+    std::uint32_t first_id = 0;                // of the pool of ids; 0 = the built-in one
     std::uint32_t last_id = 0;
-    std::uint32_t most_cages = 1000;                             // of one owner
-    std::uint32_t spare_networks = 2;                            // made ahead while idle; each costs about 0.5 MB of the kernel's
-    unsigned socket_mode = 0666;                                 // who may ask; each asks for itself only
+    std::uint32_t most_cages = 1000;  // of one owner
+    std::uint32_t spare_networks = 2; // made ahead while idle; each costs about 0.5 MB of the kernel's
+    unsigned socket_mode = 0666;      // who may ask; each asks for itself only
     std::string log_level = "info";
 
     [[nodiscard]] std::filesystem::path socket() const { return run_dir / "keeper.sock"; }

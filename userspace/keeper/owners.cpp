@@ -81,7 +81,8 @@ bool holds_home(int directory, const std::string& home) {
         struct stat here{};
         check(::fstat(at.get(), &here), "look above {}", home);
         if (same_file(here, project)) return true;
-        unique_fd above(check(::openat(at.get(), "..", O_PATH | O_DIRECTORY | O_CLOEXEC), "look above {}", home));
+        unique_fd above(
+            check(::openat(at.get(), "..", O_PATH | O_DIRECTORY | O_CLOEXEC), "look above {}", home));
         struct stat next{};
         check(::fstat(above.get(), &next), "look above {}", home);
         if (same_file(next, here)) return false;
@@ -117,7 +118,8 @@ unique_fd open_as(const owner& who, const std::filesystem::path& path) {
         error = errno;
     }
     if (found) return found;
-    if (error == ELOOP) fail("open {} for the cage: it is a link, or lies behind one; name the place itself", path.native());
+    if (error == ELOOP)
+        fail("open {} for the cage: it is a link, or lies behind one; name the place itself", path.native());
     fail_errno(error, "open {} for the cage as uid {}", path.native(), who.uid);
 }
 
@@ -127,14 +129,16 @@ void check_project(const owner& who, const std::filesystem::path& path, int dire
     if (!S_ISDIR(seen.st_mode)) fail("{} is not a directory: a project is one", path.native());
     struct statvfs mounted{};
     check(::fstatvfs(directory, &mounted), "look at the mount of {}", path.native());
-    if ((mounted.f_flag & ST_RDONLY) != 0) fail("{} is on a read-only mount: a project must be writable", path.native());
+    if ((mounted.f_flag & ST_RDONLY) != 0)
+        fail("{} is on a read-only mount: a project must be writable", path.native());
     int access_error = 0;
     bool credentials = false;
     std::string which;
     {
         const owner_visit visit(who);
         // faccessat2 asks with the effective ids, and those are root's: the file system ids need an open.
-        const unique_fd opened(::open(fmt::format("/proc/self/fd/{}", directory).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+        const unique_fd opened(
+            ::open(fmt::format("/proc/self/fd/{}", directory).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
         if (!opened) access_error = errno;
         for (const char* name : {".ssh", ".gnupg", ".aws", ".config/gh", ".claude"}) {
             struct stat inside{};
@@ -147,12 +151,15 @@ void check_project(const owner& who, const std::filesystem::path& path, int dire
     if (access_error != 0) fail_errno(access_error, "read the project {} as uid {}", path.native(), who.uid);
     if (mode != cage_mode::sealed) return;
     if (const std::string place = credentials_on_the_way(path); !place.empty())
-        fail("{} lies in {}, a place of credentials: a sealed session works in a project of its own", path.native(), place);
+        fail("{} lies in {}, a place of credentials: a sealed session works in a project of its own",
+             path.native(), place);
     if (credentials)
-        fail("{} holds {}: a sealed session works in a project of its own, without credentials in it", path.native(), which);
+        fail("{} holds {}: a sealed session works in a project of its own, without credentials in it",
+             path.native(), which);
     const auto home = home_of(who.uid);
     if (home && !home->empty() && *home != "/" && holds_home(directory, *home))
-        fail("{} is the home of its owner, or above it: a sealed session works in a project of its own", path.native());
+        fail("{} is the home of its owner, or above it: a sealed session works in a project of its own",
+             path.native());
 }
 
 } // namespace pinfold

@@ -32,7 +32,8 @@ std::optional<wire::cage_state> from_bytes(const std::string& text, const std::s
 
 std::vector<std::string> entries(int folder, unsigned char type) {
     std::vector<std::string> names;
-    unique_fd copy(check(::openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), "list a folder of records"));
+    unique_fd copy(
+        check(::openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), "list a folder of records"));
     std::unique_ptr<DIR, int (*)(DIR*)> stream(::fdopendir(copy.get()), &::closedir);
     if (!stream) fail_errno(errno, "list a folder of records");
     (void)copy.release();
@@ -74,10 +75,15 @@ kept_files::kept_files(const std::filesystem::path& folder) : folder_(make_direc
 
 unique_fd kept_files::make(const wire::cage_state& state) const {
     const std::string owner = fmt::format("{}", state.owner);
-    if (::mkdirat(folder_.get(), owner.c_str(), 0700) != 0 && errno != EEXIST) fail_errno(errno, "make the folder for what cages of uid {} keep", owner);
-    const unique_fd theirs(check(::openat(folder_.get(), owner.c_str(), O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW), "open the folder for what cages keep"));
-    if (::mkdirat(theirs.get(), state.name.c_str(), 0700) != 0 && errno != EEXIST) fail_errno(errno, "make the folder for what cage {} keeps", state.name);
-    unique_fd directory(check(::openat(theirs.get(), state.name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW), "open what cage {} kept", state.name));
+    if (::mkdirat(folder_.get(), owner.c_str(), 0700) != 0 && errno != EEXIST)
+        fail_errno(errno, "make the folder for what cages of uid {} keep", owner);
+    const unique_fd theirs(check(::openat(folder_.get(), owner.c_str(), O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW),
+                                 "open the folder for what cages keep"));
+    if (::mkdirat(theirs.get(), state.name.c_str(), 0700) != 0 && errno != EEXIST)
+        fail_errno(errno, "make the folder for what cage {} keeps", state.name);
+    unique_fd directory(
+        check(::openat(theirs.get(), state.name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW),
+              "open what cage {} kept", state.name));
     replace_file_at(directory.get(), record_name, to_bytes(state));
     return directory;
 }
@@ -90,7 +96,8 @@ std::optional<wire::cage_state> kept_files::find(std::uint32_t owner, const std:
 }
 
 bool kept_files::remove(std::uint32_t owner, const std::string& name) const {
-    const unique_fd theirs(::openat(folder_.get(), fmt::format("{}", owner).c_str(), O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+    const unique_fd theirs(
+        ::openat(folder_.get(), fmt::format("{}", owner).c_str(), O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
     return !theirs || !is_name(name) || remove_tree_at(theirs.get(), name.c_str()) == 0;
 }
 

@@ -32,8 +32,9 @@ wire::message answer(wire::body body) {
 wire::message greet(keeper&, client& from, wire::body& body) {
     const auto& hello = as<wire::hello>(body);
     if (hello.version != wire::version)
-        fail("the agent speaks version {} of the keeper's protocol and the keeper version {}: install both from one release", hello.version,
-             wire::version);
+        fail("the agent speaks version {} of the keeper's protocol and the keeper version {}: install both "
+             "from one release",
+             hello.version, wire::version);
     from.greet(hello.denials);
     return answer(wire::ok{});
 }
@@ -41,14 +42,17 @@ wire::message greet(keeper&, client& from, wire::body& body) {
 // In the order of wire::body. What has no handler is the keeper's own to send.
 constexpr std::array<rule, std::variant_size_v<wire::body>> table{{
     {"hello", phase::before_hello, greet},
-    {"make", phase::after_hello, [](keeper& k, client& c, wire::body& b) { return k.make(c, as<wire::make>(b).spec); }},
+    {"make", phase::after_hello,
+     [](keeper& k, client& c, wire::body& b) { return k.make(c, as<wire::make>(b).spec); }},
     {"start", phase::after_hello,
      [](keeper& k, client& c, wire::body& b) {
          k.start(c, as<wire::start>(b).cage);
          return answer(wire::ok{});
      }},
     {"exec", phase::after_hello,
-     [](keeper& k, client& c, wire::body& b) { return k.enter(c, as<wire::exec>(b).cage, as<wire::exec>(b).command); }},
+     [](keeper& k, client& c, wire::body& b) {
+         return k.enter(c, as<wire::exec>(b).cage, as<wire::exec>(b).command);
+     }},
     {"signal", phase::after_hello,
      [](keeper& k, client& c, wire::body& b) {
          const auto& m = as<wire::signal_process>(b);
@@ -67,8 +71,11 @@ constexpr std::array<rule, std::variant_size_v<wire::body>> table{{
          return answer(wire::ok{});
      }},
     {"plan", phase::after_hello,
-     [](keeper& k, client& c, wire::body& b) { return answer(k.plan_for(c, as<wire::plan_request>(b).spec)); }},
-    {"probe", phase::after_hello, [](keeper& k, client& c, wire::body& b) { return k.probe(c, as<wire::probe>(b).mode); }},
+     [](keeper& k, client& c, wire::body& b) {
+         return answer(k.plan_for(c, as<wire::plan_request>(b).spec));
+     }},
+    {"probe", phase::after_hello,
+     [](keeper& k, client& c, wire::body& b) { return k.probe(c, as<wire::probe>(b).mode); }},
     {"facts", phase::after_hello, [](keeper& k, client&, wire::body&) { return answer(k.facts()); }},
     {"ok", phase::never, nullptr},
     {"failed", phase::never, nullptr},
@@ -95,7 +102,8 @@ void handle_request(keeper& target, client& from, wire::message request) {
         if (entry.act == nullptr) fail("the message \"{}\" is the keeper's to send", entry.name);
         if ((entry.when == phase::before_hello) == from.greeted())
             fail("the message \"{}\" comes at the wrong time: hello is first, and once", entry.name);
-        if (!request.fds.empty()) fail("the message \"{}\" carries file descriptors: the keeper takes none", entry.name);
+        if (!request.fds.empty())
+            fail("the message \"{}\" carries file descriptors: the keeper takes none", entry.name);
         reply = entry.act(target, from, request.body);
     } catch (const cage_failure& error) {
         reply = refuse(entry.name, error.what(), error.exit_code());
@@ -103,7 +111,8 @@ void handle_request(keeper& target, client& from, wire::message request) {
         reply = refuse(entry.name, error.what());
     }
     reply.number = request.number;
-    if (!from.send(std::move(reply))) throw failure("the agent does not take its answer"); // the caller drops it
+    if (!from.send(std::move(reply)))
+        throw failure("the agent does not take its answer"); // the caller drops it
 }
 
 } // namespace pinfold

@@ -38,10 +38,17 @@ void keeper::take_over() {
 }
 
 void keeper::adopt(const wire::cage_state& state) {
-    cage_spec spec{.name = state.name, .mode = state.mode, .project = state.project, .image = state.image, .limits = state.limits};
+    cage_spec spec{.name = state.name,
+                   .mode = state.mode,
+                   .project = state.project,
+                   .image = state.image,
+                   .limits = state.limits};
     const bool kept = kept_.find(state.owner, state.name).has_value();
-    const std::vector<step> steps = plan(spec, facts_, {.cgroup_name = cage_name(state.cage), .id_base = state.id_base});
-    held_cage held{.built = cage::adopt(tools_, state.cage, spec, steps, state.id_base), .state = state, .temporary = !kept};
+    const std::vector<step> steps = plan(spec, facts_,
+                                         {.cgroup_name = cage_name(state.cage), .id_base = state.id_base});
+    held_cage held{.built = cage::adopt(tools_, state.cage, spec, steps, state.id_base),
+                   .state = state,
+                   .temporary = !kept};
     if (!kept) ids_.reserve(state.id_base);
     held.state.adopted = true;
     spdlog::info("cage {} ({}) of uid {} goes on: adopted", state.name, cage_name(state.cage), state.owner);

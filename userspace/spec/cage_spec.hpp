@@ -32,8 +32,8 @@ struct terminal_size {
 // A program inside the cage. Nothing is searched outside of it: argv[0] is looked up in the cage's own PATH.
 struct command_spec {
     std::vector<std::string> argv;
-    std::vector<std::string> environment; // "NAME=value", complete: nothing is added by the keeper
-    std::filesystem::path directory;      // absolute, inside the cage
+    std::vector<std::string> environment;  // "NAME=value", complete: nothing is added by the keeper
+    std::filesystem::path directory;       // absolute, inside the cage
     std::optional<terminal_size> terminal; // a pty of the cage's own; pipes where absent
 
     bool operator==(const command_spec&) const = default;

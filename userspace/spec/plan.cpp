@@ -20,7 +20,8 @@ struct controller {
 };
 
 std::vector<controller> controllers(const machine_facts& facts) {
-    return {{"memory", facts.memory_controller}, {"cpu", facts.cpu_controller}, {"pids", facts.pids_controller}};
+    return {
+        {"memory", facts.memory_controller}, {"cpu", facts.cpu_controller}, {"pids", facts.pids_controller}};
 }
 
 bool accepted(const machine_facts& facts, std::string_view name) {
@@ -52,7 +53,8 @@ std::vector<set_limit> plan_limits(const limits_spec& limits, const machine_fact
         steps.push_back({"memory.swap.max", fmt::format("{}", limits.swap_bytes)});
     }
     if (facts.cpu_controller)
-        steps.push_back({"cpu.max", fmt::format("{} {}", limits.cpu_percent * cpu_period_us / 100, cpu_period_us)});
+        steps.push_back(
+            {"cpu.max", fmt::format("{} {}", limits.cpu_percent * cpu_period_us / 100, cpu_period_us)});
     if (facts.pids_controller) steps.push_back({"pids.max", fmt::format("{}", limits.processes)});
     return steps;
 }
@@ -68,7 +70,8 @@ std::vector<step> plan(const cage_spec& spec, const machine_facts& facts, const 
     steps.emplace_back(map_ids{.base = inputs.id_base});
     for (const auto& [lower, target] : inputs.layers) steps.emplace_back(mount_layer{lower, target});
     if (!spec.project.empty()) steps.emplace_back(bind_path{spec.project, spec.project, true});
-    for (const bind_spec& bind : spec.binds) steps.emplace_back(bind_path{bind.source, bind.target, bind.writable});
+    for (const bind_spec& bind : spec.binds)
+        steps.emplace_back(bind_path{bind.source, bind.target, bind.writable});
     steps.emplace_back(join_keyring{});
     steps.emplace_back(set_hostname{spec.name});
     steps.emplace_back(place_root{});
@@ -93,12 +96,17 @@ std::string describe(const step& what) {
             [](const set_limit& s) { return fmt::format("set limit {} = {}", s.file, s.value); },
             [](const attach_guard& s) { return fmt::format("attach and pin guard {}", to_string(s.which)); },
             [](const write_policy& s) { return fmt::format("write policy {}", to_string(s.mode)); },
-            [](const make_network&) { return std::string("make network namespace: lo, tun, steering to the relay"); },
+            [](const make_network&) {
+                return std::string("make network namespace: lo, tun, steering to the relay");
+            },
             [](const start_child&) { return std::string("clone the child into the cgroup"); },
-            [](const map_ids& s) { return fmt::format("map ids 0-{} to {}-{}", s.count - 1, s.base, s.base + s.count - 1); },
+            [](const map_ids& s) {
+                return fmt::format("map ids 0-{} to {}-{}", s.count - 1, s.base, s.base + s.count - 1);
+            },
             [](const mount_layer& s) { return fmt::format("overlay {} at {}", s.lower, s.target); },
             [](const bind_path& s) {
-                return fmt::format("bind {} at {} ({}, nosuid, nodev)", s.source, s.target, s.writable ? "rw" : "ro");
+                return fmt::format("bind {} at {} ({}, nosuid, nodev)", s.source, s.target,
+                                   s.writable ? "rw" : "ro");
             },
             [](const join_keyring&) { return std::string("join a session keyring of its own"); },
             [](const set_hostname& s) { return fmt::format("set hostname {}", s.name); },
@@ -111,7 +119,9 @@ std::string describe(const step& what) {
             [](const mount_run&) { return std::string("mount /run"); },
             [](const drop_capabilities&) { return std::string("drop capabilities"); },
             [](const no_new_privileges&) { return std::string("set no_new_privs"); },
-            [](const filter_syscalls& s) { return fmt::format("filter system calls ({})", to_string(s.mode)); },
+            [](const filter_syscalls& s) {
+                return fmt::format("filter system calls ({})", to_string(s.mode));
+            },
             [](const await_relay&) { return std::string("wait until the relay serves the cage"); },
             [](const run_program&) { return std::string("exec pinfold-init as pid 1 and the program"); },
         },

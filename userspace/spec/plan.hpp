@@ -13,11 +13,12 @@ namespace pinfold {
 
 // What the machine is, found once and handed in: nothing below asks again.
 struct machine_facts {
-    std::string kernel;                 // uname -r
-    bool memory_controller = false;     // on cgroup v2, and so for a cage
+    std::string kernel;             // uname -r
+    bool memory_controller = false; // on cgroup v2, and so for a cage
     bool cpu_controller = false;
     bool pids_controller = false;
-    std::vector<std::string> unlimited; // controllers whose absence the machine's owner accepts: "memory", "cpu", "pids"
+    std::vector<std::string>
+        unlimited; // the machine's owner accepts that these are absent: "memory", "cpu", "pids"
 };
 
 // ---- by the keeper, before any process exists ----
@@ -109,9 +110,10 @@ struct run_program { // pid 1 becomes pinfold-init, its child the program
     bool operator==(const run_program&) const = default;
 };
 
-using step = std::variant<make_cgroup, set_limit, attach_guard, write_policy, make_network, start_child, map_ids, mount_layer,
-                          bind_path, join_keyring, set_hostname, place_root, mount_dev, mount_proc, mount_sys, mount_run,
-                          place_binds, pivot, drop_capabilities, no_new_privileges, filter_syscalls, await_relay, run_program>;
+using step = std::variant<make_cgroup, set_limit, attach_guard, write_policy, make_network, start_child,
+                          map_ids, mount_layer, bind_path, join_keyring, set_hostname, place_root, mount_dev,
+                          mount_proc, mount_sys, mount_run, place_binds, pivot, drop_capabilities,
+                          no_new_privileges, filter_syscalls, await_relay, run_program>;
 
 // What a cage needs beside the spec: chosen by the keeper, so that plan() is pure.
 struct plan_inputs {
@@ -125,7 +127,8 @@ struct plan_inputs {
 };
 
 // The steps in the order that may never change (architecture.md §3).
-[[nodiscard]] std::vector<step> plan(const cage_spec& spec, const machine_facts& facts, const plan_inputs& inputs);
+[[nodiscard]] std::vector<step> plan(const cage_spec& spec, const machine_facts& facts,
+                                     const plan_inputs& inputs);
 
 // The limits alone: what set_limits writes into a running cage's cgroup.
 [[nodiscard]] std::vector<set_limit> plan_limits(const limits_spec& limits, const machine_facts& facts);

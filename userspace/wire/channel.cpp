@@ -21,7 +21,8 @@ struct outgoing {
         header.msg_iov = &part;
         header.msg_iovlen = 1;
         if (what.fds.empty()) return;
-        if (what.fds.size() > most_fds) fail("a message carries {} file descriptors, at most {} are sent", what.fds.size(), most_fds);
+        if (what.fds.size() > most_fds)
+            fail("a message carries {} file descriptors, at most {} are sent", what.fds.size(), most_fds);
         header.msg_control = control.data();
         header.msg_controllen = CMSG_SPACE(sizeof(int) * what.fds.size());
         cmsghdr* first = CMSG_FIRSTHDR(&header);
@@ -59,9 +60,11 @@ channel channel::connect(const std::filesystem::path& socket) {
     sockaddr_un address{.sun_family = AF_UNIX};
     const std::string& path = socket.native();
     if (path.size() >= sizeof address.sun_path)
-        fail("connect to the keeper at {}: the path of a socket has at most {} bytes", path, sizeof address.sun_path - 1);
+        fail("connect to the keeper at {}: the path of a socket has at most {} bytes", path,
+             sizeof address.sun_path - 1);
     std::memcpy(address.sun_path, path.data(), path.size());
-    unique_fd connection(check(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), "make a socket for the keeper"));
+    unique_fd connection(
+        check(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), "make a socket for the keeper"));
     check(::connect(connection.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address),
           "connect to the keeper at {} (is pinfold-keeper running?)", path);
     return channel(std::move(connection));
@@ -84,7 +87,8 @@ bool channel::try_send(const message& what) {
 }
 
 std::expected<channel::received, problem> channel::receive(bool wait) {
-    static thread_local std::vector<std::byte> buffer(largest_message + 1); // one byte more shows an overlong one
+    static thread_local std::vector<std::byte> buffer(largest_message +
+                                                      1); // one byte more shows an overlong one
     alignas(cmsghdr) std::array<std::byte, control_bytes> control{};
     iovec part{.iov_base = buffer.data(), .iov_len = buffer.size()};
     msghdr header{};
@@ -101,7 +105,8 @@ std::expected<channel::received, problem> channel::receive(bool wait) {
     std::vector<unique_fd> fds = received_fds(header);
     if (size == 0) return received(closed{});
     if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
-        return std::unexpected(problem{"message", "is longer, or carries more file descriptors, than is ever sent"});
+        return std::unexpected(
+            problem{"message", "is longer, or carries more file descriptors, than is ever sent"});
     auto decoded = decode(std::span(buffer).first(static_cast<std::size_t>(size)));
     if (!decoded) return std::unexpected(std::move(decoded).error());
     decoded->fds = std::move(fds);

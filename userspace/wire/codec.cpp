@@ -17,7 +17,8 @@ public:
 
     template <std::unsigned_integral T>
     void number(T& value) {
-        for (std::size_t i = 0; i < sizeof(T); ++i) bytes_.push_back(static_cast<std::byte>(value >> (8 * i)));
+        for (std::size_t i = 0; i < sizeof(T); ++i)
+            bytes_.push_back(static_cast<std::byte>(value >> (8 * i)));
     }
     void text(std::string& value) {
         auto size = static_cast<std::uint32_t>(value.size());
@@ -122,8 +123,10 @@ template <typename A>
 void describe(A& archive, cage_mode& value) {
     auto number = std::to_underlying(value);
     archive.number(number);
-    if (number > std::to_underlying(cage_mode::caged)) archive.fail("a mode is neither sealed nor caged");
-    else value = cage_mode{number};
+    if (number > std::to_underlying(cage_mode::caged))
+        archive.fail("a mode is neither sealed nor caged");
+    else
+        value = cage_mode{number};
 }
 
 template <typename A, typename T>
@@ -140,8 +143,10 @@ void describe(A& archive, std::optional<T>& value) {
     bool present = value.has_value();
     describe(archive, present);
     if constexpr (!A::writing) {
-        if (present) value.emplace();
-        else value.reset();
+        if (present)
+            value.emplace();
+        else
+            value.reset();
     }
     if (value) describe(archive, *value);
 }
@@ -152,24 +157,35 @@ void all(A& archive, Fields&... fields) {
 }
 
 template <typename A>
-void describe(A& archive, limits_spec& v) { all(archive, v.memory_bytes, v.swap_bytes, v.cpu_percent, v.processes); }
+void describe(A& archive, limits_spec& v) {
+    all(archive, v.memory_bytes, v.swap_bytes, v.cpu_percent, v.processes);
+}
 template <typename A>
-void describe(A& archive, terminal_size& v) { all(archive, v.rows, v.columns); }
+void describe(A& archive, terminal_size& v) {
+    all(archive, v.rows, v.columns);
+}
 template <typename A>
-void describe(A& archive, command_spec& v) { all(archive, v.argv, v.environment, v.directory, v.terminal); }
+void describe(A& archive, command_spec& v) {
+    all(archive, v.argv, v.environment, v.directory, v.terminal);
+}
 template <typename A>
-void describe(A& archive, bind_spec& v) { all(archive, v.source, v.target, v.writable); }
+void describe(A& archive, bind_spec& v) {
+    all(archive, v.source, v.target, v.writable);
+}
 template <typename A>
 void describe(A& archive, cage_spec& v) {
-    all(archive, v.name, v.mode, v.project, v.image, v.limits, v.command, v.binds, v.search_domains, v.keep_files);
+    all(archive, v.name, v.mode, v.project, v.image, v.limits, v.command, v.binds, v.search_domains,
+        v.keep_files);
 }
 template <typename A>
 void describe(A& archive, cage_state& v) {
-    all(archive, v.cage, v.name, v.owner, v.mode, v.state, v.project, v.image, v.limits, v.first_pid, v.id_base,
-        v.started_unix, v.memory_bytes, v.processes, v.adopted, v.notes);
+    all(archive, v.cage, v.name, v.owner, v.mode, v.state, v.project, v.image, v.limits, v.first_pid,
+        v.id_base, v.started_unix, v.memory_bytes, v.processes, v.adopted, v.notes);
 }
 template <typename A>
-void describe(A& archive, fact& v) { all(archive, v.name, v.value, v.good); }
+void describe(A& archive, fact& v) {
+    all(archive, v.name, v.value, v.good);
+}
 template <typename A>
 void describe(A& archive, pinfold_denial& v) {
     all(archive, v.time_ns, v.cage, v.pid, v.act, v.rule, v.family, v.type, v.protocol, v.port);
@@ -182,45 +198,79 @@ void describe(A& archive, pinfold_denial& v) {
 }
 
 template <typename A>
-void describe(A& archive, hello& v) { all(archive, v.version, v.denials); }
+void describe(A& archive, hello& v) {
+    all(archive, v.version, v.denials);
+}
 template <typename A>
-void describe(A& archive, make& v) { all(archive, v.spec); }
+void describe(A& archive, make& v) {
+    all(archive, v.spec);
+}
 template <typename A>
-void describe(A& archive, start& v) { all(archive, v.cage); }
+void describe(A& archive, start& v) {
+    all(archive, v.cage);
+}
 template <typename A>
-void describe(A& archive, exec& v) { all(archive, v.cage, v.command); }
+void describe(A& archive, exec& v) {
+    all(archive, v.cage, v.command);
+}
 template <typename A>
-void describe(A& archive, signal_process& v) { all(archive, v.cage, v.process, v.signal); }
+void describe(A& archive, signal_process& v) {
+    all(archive, v.cage, v.process, v.signal);
+}
 template <typename A>
-void describe(A& archive, set_limits& v) { all(archive, v.cage, v.limits); }
+void describe(A& archive, set_limits& v) {
+    all(archive, v.cage, v.limits);
+}
 template <typename A>
 void describe(A&, list&) {}
 template <typename A>
-void describe(A& archive, remove_cage& v) { all(archive, v.name); }
+void describe(A& archive, remove_cage& v) {
+    all(archive, v.name);
+}
 template <typename A>
-void describe(A& archive, plan_request& v) { all(archive, v.spec); }
+void describe(A& archive, plan_request& v) {
+    all(archive, v.spec);
+}
 template <typename A>
-void describe(A& archive, probe& v) { all(archive, v.mode, v.rows); }
+void describe(A& archive, probe& v) {
+    all(archive, v.mode, v.rows);
+}
 template <typename A>
 void describe(A&, facts_request&) {}
 template <typename A>
 void describe(A&, ok&) {}
 template <typename A>
-void describe(A& archive, failed& v) { all(archive, v.text, v.exit_code); }
+void describe(A& archive, failed& v) {
+    all(archive, v.text, v.exit_code);
+}
 template <typename A>
-void describe(A& archive, made& v) { all(archive, v.cage, v.terminal, v.notes); }
+void describe(A& archive, made& v) {
+    all(archive, v.cage, v.terminal, v.notes);
+}
 template <typename A>
-void describe(A& archive, entered& v) { all(archive, v.process, v.terminal); }
+void describe(A& archive, entered& v) {
+    all(archive, v.process, v.terminal);
+}
 template <typename A>
-void describe(A& archive, cages& v) { all(archive, v.list); }
+void describe(A& archive, cages& v) {
+    all(archive, v.list);
+}
 template <typename A>
-void describe(A& archive, plan_text& v) { all(archive, v.steps); }
+void describe(A& archive, plan_text& v) {
+    all(archive, v.steps);
+}
 template <typename A>
-void describe(A& archive, facts& v) { all(archive, v.list); }
+void describe(A& archive, facts& v) {
+    all(archive, v.list);
+}
 template <typename A>
-void describe(A& archive, ended& v) { all(archive, v.cage, v.process, v.status, v.memory_kill, v.memory_peak); }
+void describe(A& archive, ended& v) {
+    all(archive, v.cage, v.process, v.status, v.memory_kill, v.memory_peak);
+}
 template <typename A>
-void describe(A& archive, denials& v) { all(archive, v.list, v.lost); }
+void describe(A& archive, denials& v) {
+    all(archive, v.list, v.lost);
+}
 
 // A message's number on the wire is its place in the variant: both sides are built from one source.
 template <std::size_t Index = 0>
@@ -245,18 +295,21 @@ std::vector<std::byte> encode(const message& from) {
     std::visit([&](auto& what) { describe(into, what); }, copy);
     std::vector<std::byte> bytes = into.take();
     if (bytes.size() > largest_message)
-        fail("a message to the other process has {} bytes, at most {} are sent: shorten the command line or the environment",
+        fail("a message to the other process has {} bytes, at most {} are sent: shorten the command line or "
+             "the environment",
              bytes.size(), largest_message);
     return bytes;
 }
 
 std::expected<message, problem> decode(std::span<const std::byte> bytes) {
-    if (bytes.size() > largest_message) return std::unexpected(problem{"message", "is longer than is ever sent"});
+    if (bytes.size() > largest_message)
+        return std::unexpected(problem{"message", "is longer than is ever sent"});
     reader from(bytes);
     message into;
     std::uint32_t kind = 0;
     all(from, kind, into.number);
-    if (from.failed() || !read_body(kind, from, into.body)) return std::unexpected(problem{"message", "is of no known kind"});
+    if (from.failed() || !read_body(kind, from, into.body))
+        return std::unexpected(problem{"message", "is of no known kind"});
     if (from.failed()) return std::unexpected(problem{"message", from.why()});
     if (!from.at_end()) return std::unexpected(problem{"message", "has bytes after its end"});
     return into;

@@ -22,7 +22,8 @@ struct hello { // first on every connection
     std::uint32_t version = 0;
     bool denials = false; // send this connection the denials of the owner's cages
 };
-struct make { // build a cage up to the point where only the relay and the first instruction are missing -> made
+struct
+    make { // build a cage up to the point where only the relay and the first instruction are missing -> made
     cage_spec spec;
 };
 struct start { // the relay serves it: let the first instruction run -> ok
@@ -58,8 +59,9 @@ struct facts_request {}; // what this machine offers -> facts
 
 struct ok {};
 struct failed {
-    std::string text;               // attempt, object, reason, what to do
-    std::uint32_t exit_code = 125;  // what `pinfold run` ends with: 126 and 127 as a shell says them of a program
+    std::string text; // attempt, object, reason, what to do
+    std::uint32_t exit_code =
+        125; // what `pinfold run` ends with: 126 and 127 as a shell says them of a program
 };
 struct made { // fds: tun, listener, then stdin, stdout, stderr (the agent's ends) or the pty's master
     std::uint64_t cage = 0;
@@ -79,8 +81,8 @@ struct cage_state {
     std::string project;
     std::string image;
     limits_spec limits;
-    std::uint32_t first_pid = 0; // in the machine's pid namespace; 0 when not running
-    std::uint32_t id_base = 0;   // root inside is this id outside
+    std::uint32_t first_pid = 0;    // in the machine's pid namespace; 0 when not running
+    std::uint32_t id_base = 0;      // root inside is this id outside
     std::uint64_t started_unix = 0; // seconds
     std::uint64_t memory_bytes = 0; // now; 0 when not known
     std::uint32_t processes = 0;
@@ -116,8 +118,9 @@ struct denials {
     std::uint64_t lost = 0; // since the keeper started
 };
 
-using body = std::variant<hello, make, start, exec, signal_process, set_limits, list, remove_cage, plan_request, probe,
-                          facts_request, ok, failed, made, entered, cages, plan_text, facts, ended, denials>;
+using body =
+    std::variant<hello, make, start, exec, signal_process, set_limits, list, remove_cage, plan_request, probe,
+                 facts_request, ok, failed, made, entered, cages, plan_text, facts, ended, denials>;
 
 struct message {
     std::uint32_t number = 0; // of the request; 0 = unasked

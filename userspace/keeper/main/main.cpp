@@ -29,7 +29,8 @@ void prepare_process(const pinfold::keeper_options& options) {
     spdlog::set_default_logger(spdlog::stderr_logger_st("keeper"));
     spdlog::set_level(spdlog::level::from_str(options.log_level));
     spdlog::set_pattern(std::getenv("JOURNAL_STREAM") != nullptr ? "%v" : "%H:%M:%S.%e %^%l%$ %v");
-    if (::geteuid() != 0) pinfold::fail("pinfold-keeper must run as root: it makes namespaces, mounts and cgroups");
+    if (::geteuid() != 0)
+        pinfold::fail("pinfold-keeper must run as root: it makes namespaces, mounts and cgroups");
     // A child on its way into a cage is a copy of this process: nothing may trace it or read its memory.
     pinfold::check(::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0), "make the keeper undumpable");
     (void)::umask(077);
