@@ -45,10 +45,10 @@ std::filesystem::path prepare(const world& net, const std::filesystem::path& pin
 
 [[noreturn]] void serve(relay_cage served, bool open) {
     try {
-        (void)::prctl(PR_SET_PDEATHSIG, SIGKILL);
         check(::setgroups(0, nullptr), "drop the groups");
         check(::setresgid(nobody, nobody, nobody), "become nobody's group");
         check(::setresuid(nobody, nobody, nobody), "become nobody");
+        (void)::prctl(PR_SET_PDEATHSIG, SIGKILL); // a change of ids would take it back
         uring ring;
         relay relay(ring, open ? destination_check([](cage_mode, int, const endpoint&) { return 0U; })
                                : machine_destinations());
