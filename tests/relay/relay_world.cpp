@@ -226,7 +226,8 @@ double relay_process::cpu_milliseconds() const {
 }
 
 std::size_t relay_process::open_fds() const {
-    (void)figures(); // an answer says that it has begun to serve: before, it is still opening and closing its own
+    (void)
+        figures(); // an answer says that it has begun to serve: before, it is still opening and closing its own
     std::size_t count = 0;
     for (const auto& each : std::filesystem::directory_iterator(fmt::format("/proc/{}/fd", pid_)))
         count += each.exists();
