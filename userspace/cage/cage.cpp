@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "cage/fd_passing.hpp"
 #include "cage/program.hpp"
 
 #include <algorithm>
@@ -22,6 +23,8 @@
 #include <sys/syscall.h>
 
 namespace pinfold {
+
+static_assert(most_child_mounts <= most_passed_fds);
 
 namespace {
 
@@ -333,21 +336,7 @@ void cage::hand_mounts_over() {
     if (fds.size() > most_child_mounts)
         fail("cage {} has {} mounts, at most {} are possible", spec_.name, fds.size(), most_child_mounts);
 
-    char byte = 0;
-    iovec part{.iov_base = &byte, .iov_len = 1};
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * most_child_mounts)> control{};
-    msghdr header{};
-    header.msg_iov = &part;
-    header.msg_iovlen = 1;
-    header.msg_control = control.data();
-    header.msg_controllen = CMSG_SPACE(sizeof(int) * fds.size());
-    cmsghdr* first = CMSG_FIRSTHDR(&header);
-    first->cmsg_level = SOL_SOCKET;
-    first->cmsg_type = SCM_RIGHTS;
-    first->cmsg_len = CMSG_LEN(sizeof(int) * fds.size());
-    std::memcpy(CMSG_DATA(first), fds.data(), sizeof(int) * fds.size());
-    check(::sendmsg(sync_.get(), &header, MSG_NOSIGNAL), "hand the mounts to the child of cage {}",
-          spec_.name);
+    check(send_fds(sync_.get(), fds), "hand the mounts to the child of cage {}", spec_.name);
     layers_.clear();
     binds_.clear();
     writable_attached_.reset();

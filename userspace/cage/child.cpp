@@ -1,6 +1,7 @@
 #include "cage/child.hpp"
 
 #include "cage/capabilities.hpp"
+#include "cage/fd_passing.hpp"
 
 #include <algorithm>
 #include <array>
@@ -395,20 +396,7 @@ child::forked child::fork_with_pidfd(unsigned long flags) const noexcept {
 }
 
 void child::send_fd(int socket, int fd) const noexcept {
-    char byte = 0;
-    iovec part{.iov_base = &byte, .iov_len = 1};
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-    msghdr header{};
-    header.msg_iov = &part;
-    header.msg_iovlen = 1;
-    header.msg_control = control.data();
-    header.msg_controllen = control.size();
-    cmsghdr* first = CMSG_FIRSTHDR(&header);
-    first->cmsg_level = SOL_SOCKET;
-    first->cmsg_type = SCM_RIGHTS;
-    first->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(first), &fd, sizeof(int));
-    must(::sendmsg(socket, &header, MSG_NOSIGNAL), child_act::fork_program);
+    must(send_fds(socket, {&fd, 1}), child_act::fork_program);
 }
 
 // Everything of ours is close-on-exec already; what the keeper itself inherited may not be.
