@@ -10,45 +10,26 @@
  */
 #include "guard.h"
 #include "machine.h"
-#include <pinfold/address.h>
+#include <pinfold/destination.h>
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-static __always_inline int is_agent_port(struct bpf_sock_addr *ctx)
-{
-	return pinfold_agent_port(ctx->type == SOCK_STREAM, bpf_ntohs(ctx->user_port));
-}
-
 static __always_inline __u32 rule4(struct bpf_sock_addr *ctx, __u32 mode, __u32 address)
 {
-	__u32 rule;
+	int ask;
+	const __u32 port = bpf_ntohs(ctx->user_port);
+	const __u32 rule = pinfold_guard4(address, ctx->type == SOCK_STREAM, port, mode, &ask);
 
-	if (mode != PINFOLD_DENY_ALL) {
-		if (pinfold_own4(address))
-			return PINFOLD_RULE_NONE;
-		if (is_agent_port(ctx))
-			return PINFOLD_RULE_AGENT_PORT;
-		if (pinfold_gateway4(address))
-			return PINFOLD_RULE_NONE;
-	}
-	rule = pinfold_judge4(address, mode);
-	return rule || mode == PINFOLD_CAGED ? rule : machine_rule4(address);
+	return ask ? machine_rule4(address) : rule;
 }
 
 static __always_inline __u32 rule6(struct bpf_sock_addr *ctx, __u32 mode, const __u32 *words)
 {
-	__u32 rule;
+	int ask;
+	const __u32 port = bpf_ntohs(ctx->user_port);
+	const __u32 rule = pinfold_guard6(words, ctx->type == SOCK_STREAM, port, mode, &ask);
 
-	if (mode != PINFOLD_DENY_ALL) {
-		if (pinfold_own6(words))
-			return PINFOLD_RULE_NONE;
-		if (is_agent_port(ctx))
-			return PINFOLD_RULE_AGENT_PORT;
-		if (pinfold_gateway6(words))
-			return PINFOLD_RULE_NONE;
-	}
-	rule = pinfold_judge6(words, mode);
-	return rule || mode == PINFOLD_CAGED ? rule : machine_rule6(words);
+	return ask ? machine_rule6(words) : rule;
 }
 
 static __always_inline int refuse(struct bpf_sock_addr *ctx, const struct pinfold_policy *policy,
