@@ -6,6 +6,7 @@
 #include "keeper/machine.hpp"
 #include "ring/uring.hpp"
 #include "support/catch.hpp"
+#include "support/time_scale.hpp"
 
 #include <array>
 #include <csignal>
@@ -70,7 +71,7 @@ process start_relay(relay_cage served, bool open) {
 // sleeps has dealt with all of it; else a count of zero could mean no more than a relay that was slow.
 void wait_until_idle(const process& relay) {
     const std::string path = fmt::format("/proc/{}/stat", relay.pid());
-    for (int left = 2000; left > 0; --left) {
+    for (int left = 2000 * time_scale(); left > 0; --left) {
         const std::string stat = read_file(path);
         const std::size_t name_end = stat.rfind(')');
         if (name_end == std::string::npos || name_end + 2 >= stat.size() ||
@@ -284,10 +285,10 @@ std::vector<pinfold_denial> cage_machine::denials_of(std::uint64_t id) {
 }
 
 probed running_cage::finish(std::chrono::seconds limit) {
-    const auto end = std::chrono::steady_clock::now() + limit;
+    const auto end = std::chrono::steady_clock::now() + limit * time_scale();
     probed result;
     drain(cage_->streams(), result, end);
-    const auto status = cage_->init().reap_within(2s);
+    const auto status = cage_->init().reap_within(2s * time_scale());
     result.status = status ? status->code : -1;
     wait_until_idle(relay_);
     result.denials = home_.denials_of(cage_->id());
@@ -300,8 +301,8 @@ probed running_cage::enter(std::vector<std::string> argv, std::chrono::seconds l
                                           .directory = "/"});
     program.streams.input.reset();
     probed result;
-    drain(program.streams, result, std::chrono::steady_clock::now() + limit);
-    const auto status = program.held.reap_within(2s);
+    drain(program.streams, result, std::chrono::steady_clock::now() + limit * time_scale());
+    const auto status = program.held.reap_within(2s * time_scale());
     result.status = status ? status->code : -1;
     wait_until_idle(relay_);
     result.denials = home_.denials_of(cage_->id());

@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "support/catch.hpp"
+#include "support/time_scale.hpp"
 
 #include <algorithm>
 #include <array>
@@ -114,7 +115,7 @@ process keeper_home::start() {
         ::_exit(121);
     }
     process keeper(pid, open_pidfd(pid));
-    for (int tries = 0; tries < 1500; ++tries) {
+    for (int tries = 0; tries < 1500 * time_scale(); ++tries) {
         if (keeper.reap_within(0ms)) fail("the keeper ended: {}", this->log());
         try {
             // Asked, not only connected: the last keeper's socket may live on for a moment in a child it was cloning.

@@ -3,6 +3,7 @@
 
 #include "agent/relay/endpoint.hpp"
 #include "relay/relay_world.hpp"
+#include "support/time_scale.hpp"
 
 #include <cerrno>
 #include <chrono>
@@ -21,7 +22,7 @@ inline endpoint at(const std::string& address, std::uint16_t port) {
     return *parsed;
 }
 
-inline void limit_time(int fd, std::chrono::milliseconds limit = std::chrono::seconds(5)) {
+inline void limit_time(int fd, std::chrono::milliseconds limit = std::chrono::seconds(5) * time_scale()) {
     const timeval value{.tv_sec = limit.count() / 1000, .tv_usec = (limit.count() % 1000) * 1000};
     for (const int option : {SO_RCVTIMEO, SO_SNDTIMEO})
         ::setsockopt(fd, SOL_SOCKET, option, &value, sizeof value);
@@ -112,6 +113,7 @@ inline bool is_there(const unique_fd& fd, int milliseconds = 2000) {
 }
 
 inline bool eventually(auto holds, std::chrono::milliseconds limit = std::chrono::seconds(5)) {
+    limit *= time_scale();
     const auto end = std::chrono::steady_clock::now() + limit;
     while (!holds()) {
         if (std::chrono::steady_clock::now() > end) return false;

@@ -3,6 +3,7 @@
 
 #include "base/error.hpp"
 #include "base/unique_fd.hpp"
+#include "support/time_scale.hpp"
 
 #include <array>
 #include <chrono>
@@ -45,7 +46,8 @@ private:
 
 template <typename Condition>
 bool eventually(Condition condition, std::chrono::milliseconds limit = std::chrono::seconds(10)) {
-    for (const auto end = std::chrono::steady_clock::now() + limit; std::chrono::steady_clock::now() < end;) {
+    for (const auto end = std::chrono::steady_clock::now() + limit * time_scale();
+         std::chrono::steady_clock::now() < end;) {
         if (condition()) return true;
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
@@ -76,7 +78,7 @@ inline std::string receive_all(const unique_fd& from,
     std::array<char, 65536> buffer{};
     for (;;) {
         pollfd ready{from.get(), POLLIN, 0};
-        if (::poll(&ready, 1, static_cast<int>(limit.count())) <= 0) return all;
+        if (::poll(&ready, 1, static_cast<int>(limit.count()) * time_scale()) <= 0) return all;
         const ssize_t got = ::recv(from.get(), buffer.data(), buffer.size(), 0);
         if (got <= 0) return all;
         all.append(buffer.data(), static_cast<std::size_t>(got));
@@ -251,7 +253,7 @@ private:
     bool more() {
         std::array<char, 65536> buffer{};
         pollfd ready{connection_.get(), POLLIN, 0};
-        if (::poll(&ready, 1, 20000) <= 0) return false;
+        if (::poll(&ready, 1, 20000 * time_scale()) <= 0) return false;
         const ssize_t got = ::recv(connection_.get(), buffer.data(), buffer.size(), 0);
         if (got > 0) held_.append(buffer.data(), static_cast<std::size_t>(got));
         return got > 0;

@@ -98,7 +98,7 @@ public:
         std::array<char, 4096> buffer{};
         while (seen_.find(what) == std::string::npos) {
             pollfd ready{master_.get(), POLLIN, 0};
-            if (::poll(&ready, 1, static_cast<int>(limit.count())) <= 0) return false;
+            if (::poll(&ready, 1, static_cast<int>(limit.count()) * time_scale()) <= 0) return false;
             const ssize_t got = ::read(master_.get(), buffer.data(), buffer.size());
             if (got <= 0) return false;
             seen_.append(buffer.data(), static_cast<std::size_t>(got));

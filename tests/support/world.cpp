@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "support/catch.hpp"
+#include "support/time_scale.hpp"
 
 #include <array>
 #include <cstdlib>
@@ -36,8 +37,9 @@ unique_fd connect_to(const std::filesystem::path& path) {
 } // namespace
 
 int run_command(const std::string& command, const std::string& environment) {
-    const std::string whole = "env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 " + environment + " " +
-                              command;
+    const std::string whole = fmt::format(
+        "env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 PINFOLD_TIME_SCALE={} {} {}", time_scale(),
+        environment, command);
     const int status = std::system(whole.c_str());
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }

@@ -20,8 +20,9 @@ from .kernel import ENVIRONMENT, create_namespaces, processes_inside, remove_nam
 from .topology import ADDRESSES, NAMESPACES, STATE_ROOT, TLS_NAMES, WEB_INTERNET, World, WorldError
 
 TOOLS = {"ip": "iproute2", "git": "git", "openssl": "openssl"}
-START_SECONDS = 30
-STOP_SECONDS = 5
+SCALE = max(1, int(os.environ.get("PINFOLD_TIME_SCALE") or 1))  # a virtual machine without KVM is slow
+START_SECONDS = 30 * SCALE
+STOP_SECONDS = 5 * SCALE
 
 
 def require_root() -> None:
