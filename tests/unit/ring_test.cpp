@@ -193,6 +193,32 @@ TEST_CASE("deferred work runs after the completions, in turns, and the ring does
     CHECK(forgotten.turns == 0);
 }
 
+TEST_CASE("what nobody waits for is done when a look at the ring finds nothing else, and not before") {
+    struct counter final : deferred {
+        void run() noexcept override { ++turns; }
+        int turns = 0;
+    };
+    struct once final : completion {
+        void complete(int, unsigned) noexcept override { ended = true; }
+        bool ended = false;
+    };
+    uring ring;
+    counter idle, forgotten;
+    once arrival;
+    io_uring_prep_nop(&ring.prepare(arrival));
+    ring.when_idle(idle);
+    ring.when_idle(forgotten);
+    ring.forget(forgotten);
+    ring.run_once(true);
+    CHECK(arrival.ended);
+    CHECK(idle.turns == 0);
+    ring.run_once(true); // returns, though no completion will ever come
+    CHECK(idle.turns == 1);
+    ring.run_once(false);
+    CHECK(idle.turns == 1);
+    CHECK(forgotten.turns == 0);
+}
+
 TEST_CASE("after stop() a ring still hands out the ends of what was cancelled") {
     uring ring;
     const socket_pair pair;

@@ -107,12 +107,14 @@ void uring::run() {
 }
 
 void uring::run_once(bool wait) {
-    submit(wait && deferred_.empty() && put_off_.empty());
+    submit(wait && deferred_.empty() && put_off_.empty() && idle_.empty());
+    bool idle = deferred_.empty() && put_off_.empty();
     std::vector<arrival> earlier;
     earlier.swap(put_off_);
     for (const arrival& each : earlier) each.receiver->complete(each.result, each.flags);
-    for (arrival next{}; take(next);) next.receiver->complete(next.result, next.flags);
-    run_deferred();
+    for (arrival next{}; take(next); idle = false) next.receiver->complete(next.result, next.flags);
+    run_all(deferred_);
+    if (idle) run_all(idle_);
 }
 
 void uring::submit(bool wait) {
@@ -133,8 +135,8 @@ bool uring::take(arrival& next) noexcept {
     return false;
 }
 
-void uring::run_deferred() noexcept {
-    running_.swap(deferred_);
+void uring::run_all(std::vector<deferred*>& queue) noexcept {
+    running_.swap(queue);
     for (std::size_t i = 0; i < running_.size(); ++i) {
         deferred* work = running_[i];
         if (work == nullptr) continue; // forgotten meanwhile
@@ -150,10 +152,16 @@ void uring::defer(deferred& work) {
     work.queued_ = true;
 }
 
+void uring::when_idle(deferred& work) {
+    if (work.queued_) return;
+    idle_.push_back(&work);
+    work.queued_ = true;
+}
+
 void uring::forget(deferred& work) noexcept {
-    std::ranges::replace(deferred_, &work, nullptr);
-    std::ranges::replace(running_, &work, nullptr);
-    std::erase(deferred_, nullptr);
+    std::erase(deferred_, &work);
+    std::erase(idle_, &work);
+    std::ranges::replace(running_, &work, nullptr); // it is being walked
     work.queued_ = false;
 }
 

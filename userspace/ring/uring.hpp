@@ -59,6 +59,8 @@ public:
     [[nodiscard]] bool stopped() const noexcept { return stopped_; }
 
     void defer(deferred& work);
+    // For what nobody waits for: run once, when a look at the ring finds no completion.
+    void when_idle(deferred& work);
     void forget(deferred& work) noexcept; // before its end, if it may still be queued
 
     // Ends every operation in flight on this fd with ECANCELED (looks at all operations of the ring).
@@ -79,11 +81,11 @@ private:
 
     void submit(bool wait);
     bool take(arrival& next) noexcept;
-    void run_deferred() noexcept;
+    void run_all(std::vector<deferred*>& queue) noexcept;
 
     io_uring ring_{};
     std::vector<arrival> put_off_; // taken from a full ring in the middle of a batch
-    std::vector<deferred*> deferred_, running_;
+    std::vector<deferred*> deferred_, idle_, running_;
     std::size_t in_flight_ = 0;
     bool stopped_ = false;
 };

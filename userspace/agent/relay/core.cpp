@@ -47,6 +47,7 @@ relay_core::relay_core(uring& which, destination_check judge, relay_limits most)
       limits(most),
       schedule(which),
       timers(which),
+      closing(which),
       fds(relay_fd_limit()),
       chunk(chunk_size),
       incoming(largest_packet),

@@ -1,6 +1,7 @@
 // What all cages of one relay share: the ring, the check, the limits, the buffers, the fds.
 #pragma once
 
+#include "agent/relay/closer.hpp"
 #include "agent/relay/deadlines.hpp"
 #include "agent/relay/endpoint.hpp"
 #include "agent/relay/packet.hpp"
@@ -56,6 +57,7 @@ struct relay_core {
     relay_limits limits;
     turns schedule;
     deadlines timers;
+    closer closing;
     fd_budget fds;
     flow_hash hash;
     // Used within one call only, by whoever has the turn.
@@ -63,6 +65,7 @@ struct relay_core {
     lazy_memory incoming; // a packet from a tun
     lazy_memory outgoing; // a packet to a tun, or to a ping socket
     std::map<std::uint16_t, gateway_service> services;
+    refusal_listener refusals;
     bool ping_reported = false;
 };
 

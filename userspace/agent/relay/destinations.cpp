@@ -26,11 +26,13 @@ endpoint translated(const endpoint& to) {
     return pinfold_carries4(words.data()) ? endpoint::v4(words[3], to.port) : endpoint{};
 }
 
-std::uint32_t judge_routes(route_judge& routes, int protocol, const endpoint& to) {
-    if (const std::uint32_t rule = routes.judge(protocol, to, route_judge::no_route::refused)) return rule;
+std::uint32_t judge_routes(route_judge& routes, int protocol, const endpoint& to, matched_route* found) {
+    if (const std::uint32_t rule = routes.judge(protocol, to, route_judge::no_route::refused, found))
+        return rule;
     const endpoint inside = translated(to);
     // A machine behind a translator may have no IPv4 of its own, and then nothing there is local to it.
-    return inside.family == 0 ? allowed : routes.judge(protocol, inside, route_judge::no_route::not_local);
+    if (inside.family == 0) return allowed;
+    return routes.judge(protocol, inside, route_judge::no_route::not_local, found);
 }
 
 } // namespace
@@ -47,11 +49,16 @@ std::uint32_t never_dialled(int protocol, const endpoint& to) noexcept {
     return inside.family == 0 ? allowed : never_dialled(protocol, inside);
 }
 
+std::uint32_t judge_destination(route_judge& routes, cage_mode mode, int protocol, const endpoint& to,
+                                matched_route* found) noexcept {
+    if (const std::uint32_t rule = never_dialled(protocol, to)) return rule;
+    if (const std::uint32_t rule = judge_address(mode, to)) return rule;
+    return mode == cage_mode::caged ? allowed : judge_routes(routes, protocol, to, found);
+}
+
 destination_check machine_destinations() {
     return [routes = std::make_shared<route_judge>()](cage_mode mode, int protocol, const endpoint& to) {
-        if (const std::uint32_t rule = never_dialled(protocol, to)) return rule;
-        if (const std::uint32_t rule = judge_address(mode, to)) return rule;
-        return mode == cage_mode::caged ? allowed : judge_routes(*routes, protocol, to);
+        return judge_destination(*routes, mode, protocol, to);
     };
 }
 

@@ -40,11 +40,7 @@ held_syn::~held_syn() {
 int held_syn::open(const endpoint& to) {
     upstream_ = unique_fd(::socket(to.family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!upstream_) return errno;
-    const int fd = upstream_.get();
-    const bool v6 = !to.is_v4();
-    if (!set_reset_on_close(fd, true) || !set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1) ||
-        !set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1) || (v6 && !set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1)))
-        return errno;
+    if (!to.is_v4() && !set_option(upstream_.get(), IPPROTO_IPV6, IPV6_V6ONLY, 1)) return errno;
     return 0;
 }
 
@@ -52,9 +48,13 @@ void held_syn::connect(const endpoint& to) {
     if (const int error = open(to)) return failed(error);
     sockaddr_storage name{};
     const socklen_t size = to.write(name);
+    const auto* where = reinterpret_cast<const sockaddr*>(&name);
     // Not the ring's own connect: on 6.18 that ends with 0 where the network answered "unreachable".
-    const int result = ::connect(upstream_.get(), reinterpret_cast<const sockaddr*>(&name), size);
-    if (result < 0 && errno != EINPROGRESS) return failed(errno);
+    int result = ::connect(upstream_.get(), where, size);
+    // Asked again it tells how it ended. Somebody on this machine has answered by now, without a round through the ring.
+    if (result < 0 && errno == EINPROGRESS) result = ::connect(upstream_.get(), where, size);
+    if (result == 0) return wait_for_accept();
+    if (errno != EALREADY) return failed(errno);
     connected_.arm(upstream_.get());
 }
 
@@ -83,6 +83,8 @@ void held_syn::wait_for_accept(const gateway_service* service) {
     // It may be reset before it is accepted, or its application may have left in silence: then nothing else ends this.
     cage.core().timers.set(*this, steady::now() + cage.core().limits.unaccepted);
     cage.write(syn_);
+    // Only now: the application, connected already, need not wait for them.
+    if (service_ == nullptr && !set_flow_options(upstream_.get())) upstream_.reset();
     side_.expect_accept();
 }
 

@@ -76,6 +76,19 @@ relay_figures relay::figures(std::uint64_t cage) const {
     return found == parts_->served.end() ? relay_figures{} : found->second->figures();
 }
 
+void relay::tell_refusals(refusal_listener to) {
+    parts_->core.refusals = std::move(to);
+}
+
+bool relay::serves(std::uint64_t cage) const {
+    return parts_->served.contains(cage);
+}
+
+bool relay::answers_at_gateway(std::uint64_t cage, int protocol, std::uint16_t port) const {
+    const auto found = parts_->served.find(cage);
+    return found != parts_->served.end() && found->second->answers_at_gateway(protocol, port);
+}
+
 void relay::offer(gateway_service service) {
     parts_->core.services[service.port] = std::move(service);
 }

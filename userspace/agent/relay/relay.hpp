@@ -25,6 +25,17 @@ using destination_check = std::function<std::uint32_t(cage_mode, int protocol, c
 // route that appeared a moment ago counts. Local or unanswered = refused.
 [[nodiscard]] destination_check machine_destinations();
 
+// What the relay refused: the guards did not see it (a ping), or did not know yet that it is local. Beside the counters,
+// so that no refusal is without a record.
+struct relay_refusal {
+    std::uint64_t cage = 0;
+    std::uint32_t act = 0;  // enum pinfold_act
+    std::uint32_t rule = 0; // enum pinfold_rule
+    int protocol = 0;       // IPPROTO_*
+    const endpoint* to = nullptr;
+};
+using refusal_listener = std::function<void(const relay_refusal&)>;
+
 struct relay_limits { // per cage
     std::uint32_t tcp_flows = 4096;
     std::uint32_t pending = 512;    // held SYNs
@@ -65,7 +76,11 @@ public:
     void add(relay_cage cage);       // served from here on
     void remove(std::uint64_t cage); // its flows are reset, its fds closed
     [[nodiscard]] relay_figures figures(std::uint64_t cage) const;
-    void offer(gateway_service service); // to the SYNs from here on
+    void offer(gateway_service service);     // to the SYNs from here on
+    void tell_refusals(refusal_listener to); // each one, from here on; called between two packets
+    [[nodiscard]] bool serves(std::uint64_t cage) const;
+    // Whether anything answers this cage at that port of 192.0.0.1.
+    [[nodiscard]] bool answers_at_gateway(std::uint64_t cage, int protocol, std::uint16_t port) const;
 
 private:
     struct parts;

@@ -2,6 +2,7 @@
 #include "base/unique_fd.hpp"
 #include "pinfold/denial.h"
 
+#include <algorithm>
 #include <arpa/inet.h>
 #include <array>
 #include <cerrno>
@@ -60,6 +61,30 @@ std::uint32_t rule_of(const rtmsg& route) {
     return route.rtm_dst_len == 0 || is_half(route) ? PINFOLD_RULE_NONE : PINFOLD_RULE_ROUTE;
 }
 
+// For who asks why: everything that tells one route from another. `attributes` is what follows the rtmsg.
+matched_route read_route(const rtmsg& route, std::span<const std::byte> attributes) {
+    matched_route made{.family = route.rtm_family,
+                       .length = route.rtm_dst_len,
+                       .type = route.rtm_type,
+                       .table = route.rtm_table};
+    const std::size_t address = route.rtm_family == AF_INET ? 4 : 16;
+    while (attributes.size() >= sizeof(rtattr)) {
+        rtattr head{};
+        std::memcpy(&head, attributes.data(), sizeof head);
+        if (head.rta_len < sizeof head || head.rta_len > attributes.size()) break;
+        const auto value = attributes.subspan(RTA_LENGTH(0), head.rta_len - RTA_LENGTH(0));
+        const auto copy = [&](void* to, std::size_t size) {
+            if (value.size() == size) std::memcpy(to, value.data(), size);
+        };
+        if (head.rta_type == RTA_DST) copy(made.destination.data(), address);
+        if (head.rta_type == RTA_GATEWAY) copy(made.gateway.data(), address);
+        if (head.rta_type == RTA_OIF) copy(&made.interface, sizeof made.interface);
+        if (head.rta_type == RTA_TABLE) copy(&made.table, sizeof made.table);
+        attributes = attributes.subspan(std::min<std::size_t>(RTA_ALIGN(head.rta_len), attributes.size()));
+    }
+    return made;
+}
+
 // The kernel's "there is no route": an error message, which begins with the error's number.
 bool says_no_route(std::span<const std::byte> answer) {
     nlmsgerr refusal{};
@@ -80,7 +105,8 @@ bool route_judge::open() noexcept {
     return socket_ >= 0;
 }
 
-std::uint32_t route_judge::judge(int protocol, const endpoint& to, no_route without) noexcept {
+std::uint32_t route_judge::judge(int protocol, const endpoint& to, no_route without,
+                                 matched_route* found) noexcept {
     constexpr std::uint32_t refused = PINFOLD_RULE_ROUTE; // whatever is not a clear answer
     if (!open()) return refused;
     const request question = ask(protocol, to, ++sequence_);
@@ -100,6 +126,10 @@ std::uint32_t route_judge::judge(int protocol, const endpoint& to, no_route with
         if (header.nlmsg_type != RTM_NEWROUTE) return refused;
         rtmsg route{};
         std::memcpy(&route, answer.data() + NLMSG_HDRLEN, sizeof route);
+        if (found != nullptr)
+            *found = read_route(
+                route,
+                std::span(answer).first(static_cast<std::size_t>(size)).subspan(NLMSG_LENGTH(sizeof(rtmsg))));
         return route.rtm_family == to.family ? rule_of(route) : refused;
     }
 }

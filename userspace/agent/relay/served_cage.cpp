@@ -1,8 +1,10 @@
 #include "agent/relay/served_cage.hpp"
 
 #include "base/error.hpp"
+#include "pinfold/denial.h"
 #include "spec/cage_spec.hpp"
 
+#include <netinet/in.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -12,6 +14,7 @@ namespace pinfold {
 namespace {
 
 constexpr std::uint16_t dns_port = 53;
+constexpr std::chrono::microseconds burst_gap{50};
 
 std::vector<endpoint> parse_resolvers(const relay_cage& from) {
     std::vector<endpoint> made;
@@ -37,14 +40,24 @@ void served_cage::tun_reader::woken(watch&) noexcept {
     cage_.schedule(*this);
 }
 
+// Arming looks at the tun anyway, so a read that finds it empty is spared where no second packet is expected.
+bool served_cage::tun_reader::in_burst() noexcept {
+    const auto now = steady::now();
+    return now - std::exchange(last_, now) < burst_gap;
+}
+
 bool served_cage::tun_reader::work(allowance& left) noexcept {
     const std::span<std::byte> room = cage_.core_.incoming.bytes();
     while (!left.empty()) {
         const ssize_t size = ::read(cage_.from_.tun.get(), room.data(), room.size());
         if (size >= 0) {
             left.spend(static_cast<std::size_t>(size));
+            const bool more = in_burst();
             cage_.take(room.first(static_cast<std::size_t>(size)));
             if (cage_.ending_) return false;
+            if (more) continue;
+            readable.arm(cage_.from_.tun.get());
+            return false;
         } else if (errno == EAGAIN) {
             readable.arm(cage_.from_.tun.get());
             return false;
@@ -98,6 +111,17 @@ relay_figures served_cage::figures() const {
     return now;
 }
 
+// The same questions as tcp_side::refuse and udp_side::refuse ask.
+bool served_cage::answers_at_gateway(int protocol, std::uint16_t port) const {
+    if (protocol != IPPROTO_TCP && protocol != IPPROTO_UDP) return false;
+    if (protocol == IPPROTO_TCP) {
+        const auto service = core_.services.find(port);
+        if (service != core_.services.end() && (from_.mode == cage_mode::caged || service->second.for_sealed))
+            return true;
+    }
+    return port == dns_port && !resolvers_.empty();
+}
+
 void served_cage::take(std::span<const std::byte> bytes) {
     const auto read = parse_packet(bytes);
     if (!read) {
@@ -115,6 +139,13 @@ void served_cage::write(std::span<const std::byte> whole_packet) {
 void served_cage::answer(const flow_key& flow, unreachable why, std::span<const std::byte> quoted) {
     const buffer room = core_.outgoing.bytes();
     write(quoted.empty() ? build_unreachable(room, flow, why) : build_unreachable(room, flow, why, quoted));
+}
+
+void served_cage::refused(std::uint32_t rule, int protocol, const endpoint& to) {
+    ++counters_.refused;
+    const std::uint32_t act = protocol == IPPROTO_TCP ? PINFOLD_ACT_CONNECT : PINFOLD_ACT_SEND;
+    if (core_.refusals)
+        core_.refusals({.cage = id(), .act = act, .rule = rule, .protocol = protocol, .to = &to});
 }
 
 bool served_cage::may_complain() noexcept {

@@ -24,6 +24,7 @@ public:
     void end();         // resets all flows
     void judge_again(); // ends the flows that would be refused now
     [[nodiscard]] relay_figures figures() const;
+    [[nodiscard]] bool answers_at_gateway(int protocol, std::uint16_t port) const;
 
     // For the flows of this cage.
     [[nodiscard]] relay_core& core() noexcept { return core_; }
@@ -37,13 +38,14 @@ public:
     void write(std::span<const std::byte> whole_packet); // into the tun
     // Reset or ICMP error for a flow that is refused; counted by the caller.
     void answer(const flow_key& flow, unreachable why, std::span<const std::byte> quoted = {});
+    void refused(std::uint32_t rule, int protocol, const endpoint& to); // counts and tells it
     [[nodiscard]] bool may_complain() noexcept; // a limit for ICMP errors that answer datagrams
     void look_for_end();
 
     std::size_t first_resolver = 0; // the one that answered last: where the next query goes
 
 private:
-    // Reads the tun until it is empty.
+    // Reads the tun: a packet that comes alone by one read, a burst of them until it is empty.
     class tun_reader final : public chore, public watcher {
     public:
         explicit tun_reader(served_cage& cage);
@@ -52,7 +54,10 @@ private:
         watch readable;
 
     private:
+        [[nodiscard]] bool in_burst() noexcept;
+
         served_cage& cage_;
+        steady::time_point last_{};
     };
 
     void take(std::span<const std::byte> bytes);

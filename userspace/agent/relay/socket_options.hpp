@@ -25,4 +25,10 @@ inline bool set_reset_on_close(int socket, bool on) noexcept {
     return ::setsockopt(socket, SOL_SOCKET, SO_LINGER, &value, sizeof value) == 0;
 }
 
+// Of the upstream side of a flow; the side inside inherits its own from the listener.
+inline bool set_flow_options(int socket) noexcept {
+    return set_reset_on_close(socket, true) && set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1) &&
+           set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+}
+
 } // namespace pinfold

@@ -29,27 +29,41 @@ bool is_loopback(const endpoint& to) {
 
 tcp_side::acceptor::acceptor(tcp_side& side) : readable(side.cage_.core().ring, *this, POLLIN), side_(side) {}
 
+// A SYN was put back. The handshake ran within the write to the tun, so looking now saves a round through the ring.
+void tcp_side::acceptor::expect() {
+    ++expected_;
+    side_.cage_.schedule(*this);
+}
+
 void tcp_side::acceptor::woken(watch&) noexcept {
     if (side_.ending_) return side_.cage_.look_for_end();
+    // Arming looks at the queue again, so a connection that nobody took yet wakes at once.
+    if (std::exchange(taken_unwatched_, false)) return readable.arm(side_.listener_);
+    drain_ = true;
     side_.cage_.schedule(*this);
 }
 
 std::optional<steady::time_point> tcp_side::acceptor::due(steady::time_point) noexcept {
+    drain_ = true;
     side_.cage_.schedule(*this);
     return std::nullopt;
 }
 
 bool tcp_side::acceptor::work(allowance& left) noexcept {
-    while (!left.empty()) {
+    while ((drain_ || expected_ > 0) && !left.empty()) {
         sockaddr_storage peer{};
         socklen_t size = sizeof peer;
         unique_fd accepted(
             ::accept4(side_.listener_, reinterpret_cast<sockaddr*>(&peer), &size, SOCK_CLOEXEC));
         left.spend(0);
         if (accepted) {
+            if (expected_ > 0) --expected_;
+            taken_unwatched_ |= readable.armed();
             side_.admit(std::move(accepted), peer, size);
             if (side_.ending_) return false; // a gateway service may end the cage
         } else if (errno == EAGAIN) {
+            expected_ = 0; // whatever comes later wakes
+            drain_ = false;
             readable.arm(side_.listener_);
             return false;
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
@@ -59,18 +73,13 @@ bool tcp_side::acceptor::work(allowance& left) noexcept {
             return false;
         }
     }
-    return true;
+    return drain_ || expected_ > 0;
 }
 
 tcp_side::tcp_side(served_cage& cage, int listener)
     : cage_(cage), listener_(listener), acceptor_(*this), held_(0, cage.core().hash) {}
 
 tcp_side::~tcp_side() = default;
-
-// The handshake runs within the write to the tun, so looking now saves a round through the ring.
-void tcp_side::expect_accept() {
-    cage_.schedule(acceptor_);
-}
 
 void tcp_side::listen() {
     // Accepted sockets inherit both, which saves two system calls a connection.
@@ -80,22 +89,24 @@ void tcp_side::listen() {
 }
 
 // What leads to the gateway was never judged by its address.
-bool tcp_side::is_refused_now(const endpoint& to) const {
-    return !is_gateway(to) && cage_.core().check(cage_.mode(), IPPROTO_TCP, to) != 0;
+std::uint32_t tcp_side::rule_now(const endpoint& to) const {
+    return is_gateway(to) ? 0 : cage_.core().check(cage_.mode(), IPPROTO_TCP, to);
 }
 
 void tcp_side::judge_again() {
     for (auto next = flows_.begin(); next != flows_.end();) {
         tcp_flow& flow = *next++; // before it is reset, and perhaps freed
-        if (!is_refused_now(flow.destination())) continue;
-        ++cage_.counters().refused;
+        const endpoint to = flow.destination();
+        const std::uint32_t rule = rule_now(to);
+        if (rule == 0) continue;
+        cage_.refused(rule, IPPROTO_TCP, to);
         flow.reset();
     }
     std::vector<held_syn*> refused;
     for (const auto& [key, held] : held_)
-        if (is_refused_now(key.destination)) refused.push_back(held.get());
+        if (rule_now(key.destination) != 0) refused.push_back(held.get());
     for (held_syn* held : refused) {
-        ++cage_.counters().refused;
+        cage_.refused(rule_now(held->key().destination), IPPROTO_TCP, held->key().destination);
         held->refuse();
     }
 }
@@ -152,8 +163,9 @@ void tcp_side::begin(const packet& syn, const gateway_service* service, bool to_
 bool tcp_side::refuse(const packet& syn) {
     const endpoint& to = syn.flow.destination;
     if (!is_gateway(to)) {
-        if (cage_.core().check(cage_.mode(), IPPROTO_TCP, to) == 0) return false;
-        ++cage_.counters().refused;
+        const std::uint32_t rule = cage_.core().check(cage_.mode(), IPPROTO_TCP, to);
+        if (rule == 0) return false;
+        cage_.refused(rule, IPPROTO_TCP, to);
         cage_.answer(syn.flow, unreachable::denied, syn.whole);
         return true;
     }
@@ -216,7 +228,13 @@ void tcp_side::admit(unique_fd accepted, const sockaddr_storage& peer, socklen_t
         service->accepted(cage_.id(), std::move(accepted));
         return;
     }
-    auto* flow = new tcp_flow(*this, std::move(accepted), held->take_upstream()); // in flows_ until free()
+    unique_fd upstream = held->take_upstream();
+    if (!upstream) { // useless to the kernel
+        ++cage_.counters().failed;
+        cage_.give_fds(2);
+        return;
+    }
+    auto* flow = new tcp_flow(*this, std::move(accepted), std::move(upstream)); // in flows_ until free()
     flows_.push_back(*flow);
     ++flow_count_;
 }

@@ -30,16 +30,17 @@ public:
 
     // For held_syn and tcp_flow.
     [[nodiscard]] served_cage& cage() noexcept { return cage_; }
-    void expect_accept(); // a SYN was put back: its connection is there at once, or a little later
+    void expect_accept() { acceptor_.expect(); }
     void forget(const held_syn& which);  // frees it, after its operation if there is one
     void left(held_syn& which) noexcept; // an abandoned one has ended: frees it
     void free(tcp_flow& which) noexcept;
 
 private:
-    // Takes connections from the listener until there is none.
+    // Takes connections from the listener: at once those whose SYN was just put back, the others when it is readable.
     class acceptor final : public chore, public watcher, public timed {
     public:
         explicit acceptor(tcp_side& side);
+        void expect();
         bool work(allowance& left) noexcept override;
         void woken(watch&) noexcept override;
         std::optional<steady::time_point> due(steady::time_point now) noexcept override;
@@ -47,10 +48,13 @@ private:
 
     private:
         tcp_side& side_;
+        std::size_t expected_ = 0;     // put back, and not looked for yet
+        bool taken_unwatched_ = false; // then `readable` ends for a connection that is taken already
+        bool drain_ = false;           // it said that there is one
     };
 
     [[nodiscard]] bool refuse(const packet& syn);
-    [[nodiscard]] bool is_refused_now(const endpoint& to) const;
+    [[nodiscard]] std::uint32_t rule_now(const endpoint& to) const; // 0 = it may stay
     [[nodiscard]] bool make_room();
     void begin(const packet& syn, const gateway_service* service, bool to_resolver);
     void admit(unique_fd accepted, const sockaddr_storage& peer, socklen_t peer_size);

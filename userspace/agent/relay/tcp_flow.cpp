@@ -82,6 +82,7 @@ bool tcp_flow::finish() {
     // What was sent may still be on its way: from here on a close must not reset.
     set_reset_on_close(inside_.get(), false);
     set_reset_on_close(outside_.get(), false);
+    finished_ = true;
     reset();
     return false;
 }
@@ -107,6 +108,8 @@ void tcp_flow::reset() {
 void tcp_flow::free_when_quiet() {
     for (const direction* each : {&up_, &down_})
         if (each->readable.armed() || each->writable.armed()) return;
+    if (finished_)
+        for (unique_fd* each : {&inside_, &outside_}) side_.cage().core().closing.take(std::move(*each));
     side_.free(*this);
 }
 

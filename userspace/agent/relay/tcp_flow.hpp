@@ -51,6 +51,7 @@ private:
     direction up_;
     direction down_;
     bool dying_ = false;
+    bool finished_ = false; // both sides have said all: closing is no reset
 };
 
 } // namespace pinfold

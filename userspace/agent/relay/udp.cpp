@@ -45,13 +45,14 @@ udp_flow* udp_side::begin(const packet& from) {
 }
 
 void udp_side::judge_again() {
-    std::vector<udp_flow*> refused;
-    for (const auto& [key, flow] : flows_)
-        if (!is_gateway(key.destination) &&
-            cage_.core().check(cage_.mode(), key.protocol, key.destination) != 0)
-            refused.push_back(flow.get());
-    for (udp_flow* flow : refused) {
-        ++cage_.counters().refused;
+    std::vector<std::pair<udp_flow*, std::uint32_t>> refused;
+    for (const auto& [key, flow] : flows_) {
+        if (is_gateway(key.destination)) continue;
+        if (const std::uint32_t rule = cage_.core().check(cage_.mode(), key.protocol, key.destination))
+            refused.emplace_back(flow.get(), rule);
+    }
+    for (const auto& [flow, rule] : refused) {
+        cage_.refused(rule, flow->key().protocol, flow->key().destination);
         flow->refuse();
     }
 }
@@ -61,18 +62,20 @@ bool udp_side::refuse(const packet& from) {
     const endpoint& to = from.flow.destination;
     if (is_gateway(to)) {
         if (from.kind == packet_kind::udp && to.port == dns_port && !cage_.resolvers().empty()) return false;
-        refused(from, from.kind == packet_kind::udp ? unreachable::port : unreachable::denied);
+        ++cage_.counters().refused; // nobody is there: as a closed port, and no rule is broken
+        complain(from, from.kind == packet_kind::udp ? unreachable::port : unreachable::denied);
         return true;
     }
     const bool echo = from.kind == packet_kind::echo;
     const int protocol = !echo ? IPPROTO_UDP : to.is_v4() ? int{IPPROTO_ICMP} : int{IPPROTO_ICMPV6};
-    if (cage_.core().check(cage_.mode(), protocol, to) == 0) return false;
-    refused(from, unreachable::denied);
+    const std::uint32_t rule = cage_.core().check(cage_.mode(), protocol, to);
+    if (rule == 0) return false;
+    cage_.refused(rule, protocol, to);
+    complain(from, unreachable::denied);
     return true;
 }
 
-void udp_side::refused(const packet& from, unreachable why) {
-    ++cage_.counters().refused;
+void udp_side::complain(const packet& from, unreachable why) {
     if (cage_.may_complain()) cage_.answer(from.flow, why, from.whole);
 }
 

@@ -34,7 +34,7 @@ public:
 
 private:
     [[nodiscard]] bool refuse(const packet& from);
-    void refused(const packet& from, unreachable why);
+    void complain(const packet& from, unreachable why);
     udp_flow* begin(const packet& from);
 
     served_cage& cage_;
