@@ -54,7 +54,8 @@ static __always_inline int deny(const struct pinfold_policy *policy, struct pinf
 	__u64 *lost;
 
 	denial->time_ns = bpf_ktime_get_boot_ns();
-	denial->cage = policy->cage;
+	/* Who is refused for want of a policy is known by the cgroup alone; the keeper finds the cage. */
+	denial->cage = policy->cage ? policy->cage : bpf_get_current_cgroup_id();
 	denial->pid = bpf_get_current_pid_tgid() >> 32;
 	bpf_get_current_comm(denial->comm, sizeof(denial->comm));
 	if (bpf_ringbuf_output(&denials, denial, sizeof(*denial), 0)) {

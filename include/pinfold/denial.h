@@ -35,7 +35,7 @@ enum pinfold_rule {
 
 struct pinfold_denial {
 	__u64 time_ns; /* CLOCK_BOOTTIME */
-	__u64 cage;
+	__u64 cage; /* with PINFOLD_RULE_NO_POLICY the id of the cgroup: nobody wrote which cage it is */
 	__u32 pid; /* of the machine's pid namespace */
 	__u32 act; /* enum pinfold_act */
 	__u32 rule; /* enum pinfold_rule */

@@ -54,6 +54,7 @@ TEST_CASE("every kind of message arrives with its fields") {
     CHECK(arrived.lost == 3);
     CHECK(arrived.list.at(0).address[15] == 9);
     CHECK(arrived.list.at(0).comm[0] == 'x');
+    CHECK(std::get<claim>(through({.body = claim{.cage = 7}}).body).cage == 7);
     CHECK(std::holds_alternative<facts_request>(through({.body = facts_request{}}).body));
 }
 

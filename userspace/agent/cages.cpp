@@ -12,6 +12,7 @@ namespace pinfold {
 namespace {
 
 constexpr std::size_t most_names = 512;
+constexpr int status_unknown = 255; // what the keeper says of a process that is not its child
 
 class caged_program final : public program {
 public:
@@ -262,9 +263,13 @@ void cages::finish_all(std::uint64_t cage, const program_end& how) {
 }
 
 void cages::program_ended(const wire::ended& what) {
-    const program_end how{
-        .status = what.status, .memory_kill = what.memory_kill, .memory_peak = what.memory_peak};
-    if (what.process == 0) return finish_all(what.cage, how);
+    program_end how{.status = what.status, .memory_kill = what.memory_kill, .memory_peak = what.memory_peak};
+    if (what.process == 0) {
+        const auto known = by_id_.find(what.cage);
+        if (known != by_id_.end() && known->second->first->adopted && what.status == status_unknown)
+            how = {.status = 125, .keeper_lost = true};
+        return finish_all(what.cage, how);
+    }
     const auto found = programs_.find(std::pair(what.cage, what.process));
     if (found == programs_.end()) return;
     const std::shared_ptr<program> one = found->second.lock();
@@ -295,6 +300,16 @@ void cages::keeper_connected() {
     group_.spawn([](cages* self) -> task<> { co_await self->look_again(); }, this);
 }
 
+// It is served from here, and ends with this connection as if the keeper had never been another.
+task<> cages::claim(std::shared_ptr<cage_record> record) {
+    try {
+        co_await keeper_.ask<wire::ok>(wire::claim{.cage = record->id});
+        if (record->first->orphaned) record->first->find_keeper();
+    } catch (const keeper_refused& error) {
+        spdlog::warn("go on with cage \"{}\": {}", record->name, error.what());
+    }
+}
+
 // After a keeper came back: what it does not know any more has ended while nobody looked.
 task<> cages::look_again() {
     const auto before = by_id_;
@@ -305,7 +320,10 @@ task<> cages::look_again() {
     for (const auto& [id, record] : before) {
         const bool listed = std::ranges::any_of(
             alive, [&, number = id](const auto& each) { return each.cage == number; });
-        if (!listed) finish_all(id, {.status = 125, .keeper_lost = true});
+        if (listed)
+            co_await claim(record);
+        else
+            finish_all(id, {.status = 125, .keeper_lost = true});
     }
 }
 

@@ -88,6 +88,7 @@ private:
     void run_uncaged(const std::shared_ptr<cage_record>& record, const command_request& request);
     task<wire::cage_state> state_of(std::string name);
     task<> look_again();
+    task<> claim(std::shared_ptr<cage_record> record);
 
     uring& ring_;
     task_group& group_;

@@ -51,12 +51,18 @@ public:
         orphaned = true;
         news.pulse();
     }
+    // Another keeper took it over. It will tell of the end, but of a process that is not its child never the status.
+    void find_keeper() {
+        orphaned = false;
+        adopted = true;
+    }
 
     program_streams streams;
     event ended;
     event news;            // ended, or orphaned
     program_end end;       // once ended is set
     bool orphaned = false; // the keeper that would tell of its end is gone
+    bool adopted = false;  // another than the one that started it will tell
 };
 
 } // namespace pinfold

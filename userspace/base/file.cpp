@@ -77,12 +77,17 @@ void replace_file_at(int directory, const std::string& name, std::string_view va
     const unique_fd file(
         check(::openat(directory, fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode),
               "make {}", fresh));
-    std::string_view left = value;
-    while (!left.empty()) {
-        const ssize_t written = check(::write(file.get(), left.data(), left.size()), "write {}", fresh);
-        left.remove_prefix(static_cast<std::size_t>(written));
+    try {
+        std::string_view left = value;
+        while (!left.empty()) {
+            const ssize_t written = check(::write(file.get(), left.data(), left.size()), "write {}", fresh);
+            left.remove_prefix(static_cast<std::size_t>(written));
+        }
+        check(::renameat(directory, fresh.c_str(), directory, name.c_str()), "rename {} to {}", fresh, name);
+    } catch (...) { // a full disk, mostly: nothing half-written stays on it
+        (void)::unlinkat(directory, fresh.c_str(), 0);
+        throw;
     }
-    check(::renameat(directory, fresh.c_str(), directory, name.c_str()), "rename {} to {}", fresh, name);
 }
 
 unique_fd open_directory(const std::filesystem::path& path) {

@@ -83,6 +83,12 @@ bool cgroup::exists(int parent, const std::string& name) {
     return ::faccessat(parent, name.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
+std::uint64_t cgroup::id() const {
+    struct stat seen{};
+    check(::fstat(directory_.get(), &seen), "look at cgroup {}", name_);
+    return seen.st_ino; // on 64-bit kernels the two are one number
+}
+
 void cgroup::write(const char* file, const std::string& value) const {
     write_file_at(directory_.get(), file, value);
 }

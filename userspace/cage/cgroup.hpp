@@ -29,6 +29,7 @@ public:
 
     [[nodiscard]] int fd() const noexcept { return directory_.get(); }
     [[nodiscard]] const std::string& name() const noexcept { return name_; }
+    [[nodiscard]] std::uint64_t id() const; // as the kernel numbers it, and guards see it
 
     void write(const char* file, const std::string& value) const;
     [[nodiscard]] std::string read(const char* file) const; // throws where it is not there

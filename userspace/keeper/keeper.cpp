@@ -100,6 +100,7 @@ keeper::keeper(const keeper_options& options)
       signals_(signal_source()) {
     guards_.set_local_prefixes(routes_.refresh());
     take_over();
+    await_claims();
     listener_ = listen_on(options_.socket(), options_.socket_mode);
     events_.watch(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_clients(); });
     events_.watch(routes_.fd(), EPOLLIN,
@@ -199,14 +200,26 @@ void keeper::send_to(int fd, wire::message what) {
     });
 }
 
+// Without a policy a guard knows no cage, only the cgroup (denial.h).
+held_cage* keeper::find_denied(const pinfold_denial& what) {
+    const auto found = cages_.find(what.cage);
+    if (found != cages_.end()) return &found->second;
+    if (what.rule != PINFOLD_RULE_NO_POLICY) return nullptr;
+    for (auto& [id, held] : cages_) {
+        if (held.built->group().id() == what.cage) return &held;
+    }
+    return nullptr;
+}
+
 void keeper::pass_denials() {
     std::map<int, wire::denials> to;
     guards_.take_denials([&](const pinfold_denial& each) {
-        const auto found = cages_.find(each.cage);
-        if (found == cages_.end()) return;
+        const held_cage* cage = find_denied(each);
+        if (cage == nullptr) return;
         for (const auto& [fd, agent] : clients_) {
-            if (agent->wants_denials() && agent->who().uid == found->second.state.owner)
-                to[fd].list.push_back(each);
+            if (!agent->wants_denials() || agent->who().uid != cage->state.owner) continue;
+            to[fd].list.push_back(each);
+            to[fd].list.back().cage = cage->state.cage;
         }
     });
     constexpr std::size_t most_in_one = 256; // stays far below the largest message

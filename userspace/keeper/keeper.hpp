@@ -52,6 +52,7 @@ public:
     void remove(client& from, const std::string& name);
     [[nodiscard]] wire::plan_text plan_for(const client& from, const cage_spec& spec);
     [[nodiscard]] wire::facts facts();
+    void claim(client& from, std::uint64_t id);
 
 private:
     wire::message build(client& from, const cage_spec& spec, int program_fd);
@@ -76,6 +77,9 @@ private:
     void take_over(); // adopts or removes what an earlier keeper left
     void adopt(const wire::cage_state& state);
     void sweep(std::uint64_t id);
+    void await_claims();
+    void end_unclaimed();
+    [[nodiscard]] held_cage* find_denied(const pinfold_denial& what);
     void stop_on_signals();
     bool prepare_ahead(); // while idle; false when there is nothing left to prepare
 
@@ -100,6 +104,7 @@ private:
     workshop tools_;
     unique_fd listener_;
     unique_fd signals_;
+    unique_fd claim_timer_; // until the agents of adopted cages must have come back
     std::map<int, std::unique_ptr<client>> clients_;
     std::map<std::uint64_t, held_cage> cages_;
     std::uint64_t denials_dropped_ = 0; // for agents that did not read

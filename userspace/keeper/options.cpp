@@ -46,7 +46,8 @@ po::options_description file_keys(keeper_options& options, std::string& unlimite
         "libexec", po::value(&options.libexec))("accept-unlimited", po::value(&unlimited))(
         "first-id", po::value(&options.first_id))("last-id", po::value(&options.last_id))(
         "most-cages", po::value(&options.most_cages))("spare-networks", po::value(&options.spare_networks))(
-        "socket-mode", po::value(&mode))("log-level", po::value(&options.log_level));
+        "claim-seconds", po::value(&options.claim_seconds))("socket-mode", po::value(&mode))(
+        "log-level", po::value(&options.log_level));
     return keys;
 }
 

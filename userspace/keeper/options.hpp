@@ -22,6 +22,7 @@ struct keeper_options {
     std::uint32_t last_id = 0;
     std::uint32_t most_cages = 1000;  // of one owner
     std::uint32_t spare_networks = 2; // made ahead while idle; each costs about 0.5 MB of the kernel's
+    std::uint32_t claim_seconds = 30; // for an adopted cage's agent to come back, before the cage is ended
     unsigned socket_mode = 0666;      // who may ask; each asks for itself only
     std::string log_level = "info";
 

@@ -86,6 +86,11 @@ constexpr std::array<rule, std::variant_size_v<wire::body>> table{{
     {"facts", phase::never, nullptr},
     {"ended", phase::never, nullptr},
     {"denials", phase::never, nullptr},
+    {"claim", phase::after_hello,
+     [](keeper& k, client& c, wire::body& b) {
+         k.claim(c, as<wire::claim>(b).cage);
+         return answer(wire::ok{});
+     }},
 }};
 
 wire::message refuse(const char* name, const std::string& why, int exit_code = 125) {

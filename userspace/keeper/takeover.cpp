@@ -3,9 +3,12 @@
 #include "base/error.hpp"
 #include "keeper/keeper.hpp"
 
+#include <algorithm>
 #include <csignal>
 #include <set>
 #include <spdlog/spdlog.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
 
 namespace pinfold {
 
@@ -53,6 +56,43 @@ void keeper::adopt(const wire::cage_state& state) {
     held.state.adopted = true;
     spdlog::info("cage {} ({}) of uid {} goes on: adopted", state.name, cage_name(state.cage), state.owner);
     watch(cages_[state.cage] = std::move(held));
+}
+
+// Its agent may have lived on and will be back. One that died meanwhile never will, and its cage would stay for ever,
+// without a network and without anybody to talk to.
+void keeper::await_claims() {
+    if (cages_.empty()) return;
+    claim_timer_ = unique_fd(check(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK),
+                                   "make a timer for adopted cages"));
+    itimerspec when{};
+    when.it_value.tv_sec = options_.claim_seconds;
+    when.it_value.tv_nsec = options_.claim_seconds == 0 ? 1 : 0; // all zero would never come
+    check(::timerfd_settime(claim_timer_.get(), 0, &when, nullptr), "set the timer for adopted cages");
+    events_.watch(claim_timer_.get(), EPOLLIN, [this](std::uint32_t) { end_unclaimed(); });
+}
+
+void keeper::end_unclaimed() {
+    events_.forget(claim_timer_.get());
+    claim_timer_.reset();
+    std::vector<std::uint64_t> orphans;
+    for (const auto& [id, held] : cages_) {
+        if (held.state.adopted && held.client_fd < 0) orphans.push_back(id);
+    }
+    for (const std::uint64_t id : orphans) {
+        spdlog::info("cage {} ends: no agent has come back for it within {} s", cage_name(id),
+                     options_.claim_seconds);
+        end(id, {.code = 128 + SIGKILL, .by_signal = true}, false, 0);
+    }
+}
+
+void keeper::claim(client& from, std::uint64_t id) {
+    held_cage& held = owned(from, id);
+    if (held.state.owner != from.who().uid)
+        fail("cage {} is another user's: its own agent serves it", held.state.name);
+    if (held.client_fd >= 0 && held.client_fd != from.fd())
+        fail("cage {} is served by another agent", held.state.name);
+    if (held.state.state != "running") fail("cage {} does not run any more", held.state.name);
+    held.client_fd = from.fd();
 }
 
 // The process is gone before its guard: a cgroup that does not empty keeps its pins and is tried again at the next start.

@@ -238,6 +238,10 @@ void describe(A& archive, probe& v) {
 template <typename A>
 void describe(A&, facts_request&) {}
 template <typename A>
+void describe(A& archive, claim& v) {
+    all(archive, v.cage);
+}
+template <typename A>
 void describe(A&, ok&) {}
 template <typename A>
 void describe(A& archive, failed& v) {

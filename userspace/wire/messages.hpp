@@ -12,7 +12,7 @@
 
 namespace pinfold::wire {
 
-inline constexpr std::uint32_t version = 1;
+inline constexpr std::uint32_t version = 2;
 inline constexpr std::size_t largest_message = 128 * 1024; // bytes; a longer command line is refused
 inline constexpr std::size_t most_fds = 8;
 
@@ -54,6 +54,9 @@ struct probe { // a scratch cage that runs the built-in doctor probe -> made, th
     std::uint32_t rows = 0; // reserved
 };
 struct facts_request {}; // what this machine offers -> facts
+struct claim {           // after a keeper's death: this agent still serves that adopted cage -> ok
+    std::uint64_t cage = 0;
+};
 
 // ---- keeper to agent ----
 
@@ -118,9 +121,10 @@ struct denials {
     std::uint64_t lost = 0; // since the keeper started
 };
 
+// What is new comes last: records on disk are numbered by this list too.
 using body =
     std::variant<hello, make, start, exec, signal_process, set_limits, list, remove_cage, plan_request, probe,
-                 facts_request, ok, failed, made, entered, cages, plan_text, facts, ended, denials>;
+                 facts_request, ok, failed, made, entered, cages, plan_text, facts, ended, denials, claim>;
 
 struct message {
     std::uint32_t number = 0; // of the request; 0 = unasked
