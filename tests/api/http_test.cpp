@@ -50,7 +50,8 @@ TEST_CASE("without a keeper the API says 503 and how to get one") {
     CHECK(status_of(agent.post("/v1/plan", valid)) == 200);
 }
 
-TEST_CASE("a web page cannot use the API: Host, Origin, Sec-Fetch-Site and the content type are judged") {
+TEST_CASE(
+    "a web page cannot use the API: Host, Origin, Sec-Fetch-Site and the content type are judged (B53)") {
     agent_fixture agent;
     const auto get_with = [&](std::string_view fields) {
         return status_of(
@@ -73,7 +74,7 @@ TEST_CASE("a web page cannot use the API: Host, Origin, Sec-Fetch-Site and the c
                                               type))) == 415);
 }
 
-TEST_CASE("requests are limited in size, and broken ones are refused") {
+TEST_CASE("requests are limited in size, and broken ones are refused (B53)") {
     agent_fixture agent;
     const std::string long_field(20 * 1024, 'x');
     CHECK(status_of(agent.raw("GET /v1/version HTTP/1.1\r\nX: " + long_field + "\r\n\r\n")) == 431);
@@ -84,6 +85,14 @@ TEST_CASE("requests are limited in size, and broken ones are refused") {
     CHECK(status_of(agent.raw("POST /v1/plan HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n")) ==
           400);
     CHECK(status_of(agent.post("/v1/plan", std::string(100000, '['))) == 400);
+    // Which of two modes would count, whoever looked at the request could not know.
+    const std::string twice = R"({"mode":"sealed","dir":"/var/tmp","argv":["true"],"mode":"uncaged"})";
+    CHECK_THAT(agent.post("/v1/plan", twice),
+               ContainsSubstring("mode") && ContainsSubstring("is named twice"));
+    CHECK(status_of(agent.post("/v1/plan", twice)) == 400);
+    const std::string nested =
+        R"({"mode":"sealed","dir":"/var/tmp","argv":["true"],"limits":{"pids":9,"pids":8}})";
+    CHECK_THAT(agent.post("/v1/plan", nested), ContainsSubstring("is named twice"));
     CHECK(status_of(agent.get("/v1/version")) == 200);
 }
 
@@ -113,7 +122,7 @@ TEST_CASE("a connection carries request after request, also when they come at on
     CHECK_THAT(answer, ContainsSubstring("HTTP/1.1 400"));
 }
 
-TEST_CASE("a header that comes too slowly ends with 408", "[slow]") {
+TEST_CASE("a header that comes too slowly ends with 408 (B25)", "[slow]") {
     agent_fixture agent;
     const auto slow = connect_unix(agent.api());
     send_text(slow, "GET /v1/version HTTP/1.1\r\n");
@@ -123,7 +132,7 @@ TEST_CASE("a header that comes too slowly ends with 408", "[slow]") {
     CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(15));
 }
 
-TEST_CASE("at most 256 connections are served, and one that closes makes room") {
+TEST_CASE("at most 256 connections are served, and one that closes makes room (B25)") {
     agent_fixture agent;
     std::vector<pinfold::unique_fd> held;
     for (int i = 0; i < 256; ++i) held.push_back(connect_unix(agent.api()));

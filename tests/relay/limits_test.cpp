@@ -62,7 +62,7 @@ TEST_CASE("a connection that its application left before it was accepted is not 
     CHECK(eventually([&] { return relay.figures().pending + relay.figures().tcp_flows == 0; }));
 }
 
-TEST_CASE("a cage that takes all the fds it can get leaves some for the next") {
+TEST_CASE("a cage that takes all the fds it can get leaves some for the next (B25)") {
     relay_world world = root_world();
     relay_process relay(world, {{.id = 1, .mode = cage_mode::caged}, {.id = 2, .mode = cage_mode::caged}},
                         machine_destinations(), {}, 128);
@@ -85,7 +85,7 @@ TEST_CASE("a cage that takes all the fds it can get leaves some for the next") {
     CHECK(hear(sink) == "y");
 }
 
-TEST_CASE("a cage that floods the relay does not stop another one's traffic") {
+TEST_CASE("a cage that floods the relay does not stop another one's traffic (B25)") {
     relay_world world = root_world();
     relay_process relay(world, {{.id = 1, .mode = cage_mode::caged}, {.id = 2, .mode = cage_mode::caged}});
     const unique_fd listener = bind_to(world.far(), SOCK_STREAM, web4);

@@ -60,8 +60,10 @@ api_socket::api_socket(std::filesystem::path path, unique_fd lock, unique_fd soc
 api_socket api_socket::listen(const std::filesystem::path& path) {
     sockaddr_un address{.sun_family = AF_UNIX};
     if (path.native().size() >= sizeof address.sun_path)
-        fail("listen at {}: the path of a socket has at most {} bytes; choose a shorter one with --api",
-             path.native(), sizeof address.sun_path - 1);
+        fail(
+            "listen at {}: the path has {} bytes, and that of a socket at most {}; choose a shorter one with "
+            "--api",
+            path.native(), path.native().size(), sizeof address.sun_path - 1);
     std::memcpy(address.sun_path, path.c_str(), path.native().size());
     make_private_directory(path.parent_path());
     check_private(path.parent_path());

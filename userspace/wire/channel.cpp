@@ -60,8 +60,8 @@ channel channel::connect(const std::filesystem::path& socket) {
     sockaddr_un address{.sun_family = AF_UNIX};
     const std::string& path = socket.native();
     if (path.size() >= sizeof address.sun_path)
-        fail("connect to the keeper at {}: the path of a socket has at most {} bytes", path,
-             sizeof address.sun_path - 1);
+        fail("connect to the keeper at {}: the path has {} bytes, and that of a socket at most {}", path,
+             path.size(), sizeof address.sun_path - 1);
     std::memcpy(address.sun_path, path.data(), path.size());
     unique_fd connection(
         check(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), "make a socket for the keeper"));

@@ -6,6 +6,9 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
+#include <string>
+#include <vector>
 
 namespace pinfold {
 
@@ -132,17 +135,26 @@ void read_command(object_reader& reader, command_request& into) {
 }
 
 std::expected<json, problem> parse(std::string_view text) {
-    // Depth is bounded while parsing: a body of a million '[' must not become a million calls when it is freed.
+    // Depth is bounded while parsing: a body of a million '[' must not become a million calls when it is freed. And of a
+    // key that comes twice the last would win silently, while whoever looked at the request saw the first.
     bool too_deep = false;
+    std::optional<std::string> twice;
+    std::vector<std::set<std::string>> keys;
     json parsed = json::parse(
         text,
-        [&](int depth, json::parse_event_t, json&) {
+        [&](int depth, json::parse_event_t event, json& found) {
+            using enum json::parse_event_t;
             too_deep = too_deep || depth > deepest;
+            if (event == object_start) keys.emplace_back();
+            if (event == object_end && !keys.empty()) keys.pop_back();
+            if (event == key && !keys.empty() && !keys.back().insert(found.get<std::string>()).second)
+                twice = found.get<std::string>();
             return !too_deep;
         },
         false);
     if (too_deep) return std::unexpected(problem{"body", "is nested too deeply"});
     if (parsed.is_discarded()) return std::unexpected(problem{"body", "is no JSON"});
+    if (twice) return std::unexpected(problem{*twice, "is named twice"});
     return parsed;
 }
 
