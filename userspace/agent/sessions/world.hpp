@@ -1,0 +1,43 @@
+// What all sessions share: the ring, the cages, the store, and how this machine runs harnesses.
+#pragma once
+
+#include "agent/cages.hpp"
+#include "agent/sessions/options.hpp"
+#include "agent/store/store.hpp"
+
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <string>
+
+namespace pinfold {
+
+struct session_world {
+    uring& ring;
+    task_group& group;
+    cages& owned;
+    store& kept;
+    event stopping{}; // the agent ends
+
+    struct settings {
+        std::filesystem::path state; // the agent's own directory
+        std::filesystem::path home;  // the owner's
+        std::string machine;         // its name
+        std::string claude = "claude",
+                    pi = "pi"; // programs, searched in the agent's PATH; empty = not offered
+        std::vector<std::string> pi_arguments;
+        std::map<std::string, std::string> environment; // the agent's own
+        std::string image = "host";
+        limits_spec limits; // of a cage that says nothing else
+        std::filesystem::path sealed_token;
+        std::string model_url; // the gateway's address inside a cage; empty = there is none
+        bool sealed_model = false, caged_model = false; // the gateway has a credential for them
+        std::chrono::milliseconds idle = std::chrono::minutes(30), look = std::chrono::seconds(15);
+    } with;
+};
+
+// The program of a harness on this machine, links resolved. Throws session_refusal (409) where there is none.
+[[nodiscard]] std::filesystem::path find_harness(const session_world::settings& with,
+                                                 const std::string& harness);
+
+} // namespace pinfold
