@@ -3,6 +3,8 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "cage/syscalls.hpp"
+#include "cagebreak/counted.hpp"
+#include "cagebreak/left_out.hpp"
 #include "keeper/machine.hpp"
 #include "ring/uring.hpp"
 #include "support/catch.hpp"
@@ -52,7 +54,7 @@ std::filesystem::path prepare(const world& net, const std::filesystem::path& pin
         (void)::prctl(PR_SET_PDEATHSIG, SIGKILL); // a change of ids would take it back
         uring ring;
         relay relay(ring, open ? destination_check([](cage_mode, int, const endpoint&) { return 0U; })
-                               : machine_destinations());
+                               : left_out::from_relay(machine_destinations()));
         relay.add(std::move(served));
         ring.run();
     } catch (const std::exception& error) {
@@ -175,6 +177,8 @@ cage_machine::cage_machine()
              .sealed_filter = compile_filter(cage_mode::sealed),
              .caged_filter = compile_filter(cage_mode::caged),
              .init_program = init_program_.get()} {
+    left_out::from_filter(tools_.sealed_filter, cage_mode::sealed);
+    left_out::from_filter(tools_.caged_filter, cage_mode::caged);
     guards_.set_local_prefixes(routes_.refresh());
 }
 
@@ -220,6 +224,7 @@ std::unique_ptr<running_cage> cage_machine::start(const cage_kind& kind, std::ve
     const machine_facts facts = find_facts(cgroups_, {"memory", "cpu", "pids"});
     order.steps = plan(order.spec, facts, inputs);
     for (const auto& change : kind.changes_) change(order.steps);
+    left_out::from_plan(order.steps);
     if (!kind.project_.empty())
         order.sources.emplace_back(
             check(::open(kind.project_.c_str(), O_PATH | O_CLOEXEC), "open {}", kind.project_.native()));
@@ -237,6 +242,7 @@ std::unique_ptr<running_cage> cage_machine::start(const cage_kind& kind, std::ve
         ids_.give_back(base);
         throw;
     }
+    left_out::from_guards(pins_, started->cage_->id());
     cage_network& network = started->cage_->network();
     started->relay_ = start_relay({.id = started->cage_->id(),
                                    .mode = kind.mode_,
@@ -254,8 +260,13 @@ std::unique_ptr<running_cage> cage_machine::start(const cage_kind& kind, std::ve
 }
 
 probed cage_machine::probe(const cage_kind& kind, std::vector<std::string> arguments) {
+    std::string act;
+    for (const std::string& each : arguments) act += (act.empty() ? "" : " ") + each;
     arguments.insert(arguments.begin(), "pinfold-probe");
-    return start(kind, std::move(arguments), true)->finish();
+    probed result = start(kind, std::move(arguments), true)->finish();
+    if (kind.changes_.empty() && (result.status == 0 || result.status == 1))
+        count_act(result.status == 0, kind.mode_ == cage_mode::caged ? "caged" : "sealed", act);
+    return result;
 }
 
 probed cage_machine::run(const cage_kind& kind, std::vector<std::string> argv) {

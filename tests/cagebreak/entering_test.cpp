@@ -77,6 +77,40 @@ TEST_CASE("what opens every program that runs finds none that it may write") {
     }
 }
 
+// The working directory is a path that the caller names; one that leads through a descriptor which the child still holds
+// would lie outside (CVE-2024-21626).
+TEST_CASE("no descriptor of the keeper is a working directory: /proc/self/fd leads nowhere outside") {
+    cage_machine& machine = cage_machine::here();
+    const unique_fd outside = open_directory("/tmp"); // what a careless keeper would have open
+    const auto cage = machine.start(sealed(), {"sleep", "1000"});
+    const auto where = [&cage](const std::string& directory) -> std::string {
+        try {
+            caged_program program = cage->built().enter(
+                {.argv = {"/bin/sh", "-c", "stat -Lc %d:%i . / && cd -P .. && pwd"},
+                 .environment = {"PATH=/usr/bin:/bin"},
+                 .directory = directory});
+            program.streams.input.reset();
+            std::string output;
+            std::array<char, 4096> part{};
+            for (ssize_t got = 0; (got = ::read(program.streams.output.get(), part.data(), part.size())) > 0;)
+                output.append(part.data(), static_cast<std::size_t>(got));
+            (void)program.held.reap_within(10s);
+            return output;
+        } catch (const cage_failure& error) {
+            return std::string("refused: ") + error.what();
+        }
+    };
+    for (int fd = 0; fd < 64; ++fd) {
+        for (const char* form : {"/proc/self/fd/{}", "/proc/self/fd/{}/..", "/proc/self/fd/{}/../../.."}) {
+            const std::string directory = fmt::format(fmt::runtime(form), fd);
+            CAPTURE(directory);
+            CHECK_THAT(where(directory), Catch::Matchers::StartsWith("refused: "));
+        }
+    }
+    CHECK_THAT(where("/proc/self/cwd"), Catch::Matchers::EndsWith("/\n")); // the twin: a lawful one works
+    CHECK_THAT(where("/usr/bin"), Catch::Matchers::EndsWith("/usr\n"));
+}
+
 TEST_CASE("a program that entered is in the cage's cgroup and namespaces and as bound as the first") {
     cage_machine& machine = cage_machine::here();
     for (const cage_kind& kind : {sealed(), caged()}) {

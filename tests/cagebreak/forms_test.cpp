@@ -62,6 +62,56 @@ TEST_CASE("an address that is swapped while connect() reads it is judged as it i
     CHECK(arrived_at(lan4).packets > 0);
 }
 
+// The same race for longer, by hand: cagebreak_tests "[.long]".
+TEST_CASE("an address that is swapped 300,000 times is judged as it is used, every time", "[.long]") {
+    cage_machine& machine = cage_machine::here();
+    machine.net().reset();
+    const probed refused = machine.probe(sealed().with_open_relay(),
+                                         {"race-connect", "93.184.216.34", "192.168.1.10", "9000", "300000"});
+    CAPTURE(refused.output);
+    CHECK(refused.says("b=0 "));
+    CHECK(arrived_at(lan4) == nothing);
+}
+
+// Made by one process, used by another: after fork and exec, and handed over a Unix socket. It is the cage's own in all of
+// them, for a guard judges by the cgroup in which a socket was made.
+TEST_CASE("a socket that is inherited or handed over within a cage is judged as any other") {
+    cage_machine& machine = cage_machine::here();
+    const std::string code =
+        "import os, socket, sys, errno\n"
+        "def user(fd, host):\n"
+        "    return ['python3', '-I', '-c', 'import socket, errno, sys\\n'\n"
+        "            's = socket.socket(fileno=int(sys.argv[1])); s.settimeout(5)\\n'\n"
+        "            'try: s.connect((sys.argv[2], 9000)); s.send(b\"ping!\"); print(s.type.name, "
+        "s.recv(5))\\n'\n"
+        "            'except OSError as e: print(s.type.name, errno.errorcode[e.errno])', str(fd), host]\n"
+        "for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):\n"
+        "    s = socket.socket(socket.AF_INET, kind); os.set_inheritable(s.fileno(), True)\n"
+        "    sys.stdout.flush()\n"
+        "    if os.fork() == 0: os.setsid(); a = user(s.fileno(), HOST); os.execvp(a[0], a)\n"
+        "    os.wait()\n"
+        "    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)\n"
+        "    fresh = socket.socket(socket.AF_INET, kind)\n"
+        "    socket.send_fds(ours, [b'x'], [fresh.fileno()]); fresh.close()\n"
+        "    if os.fork() == 0:\n"
+        "        fd = socket.recv_fds(theirs, 1, 1)[1][0]; os.set_inheritable(fd, True)\n"
+        "        a = user(fd, HOST); os.execvp(a[0], a)\n"
+        "    os.wait()\n";
+    const auto to = [&code](const char* host) { return python(std::string("HOST='") + host + "'\n" + code); };
+    machine.net().reset();
+    const probed refused = machine.run(sealed().with_open_relay(), to("192.168.1.10"));
+    CAPTURE(refused.output, refused.errors);
+    CHECK(refused.output == "SOCK_STREAM EACCES\nSOCK_STREAM EACCES\nSOCK_DGRAM EACCES\nSOCK_DGRAM EACCES\n");
+    CHECK(refused.denials.size() == 4);
+    CHECK(arrived_at(lan4) == nothing);
+    const std::string all =
+        "SOCK_STREAM b'ping!'\nSOCK_STREAM b'ping!'\nSOCK_DGRAM b'ping!'\nSOCK_DGRAM b'ping!'\n";
+    CHECK(machine.run(sealed(), to("93.184.216.34")).output == all);
+    CHECK(machine.run(sealed().with_open_relay().without(guard::destinations), to("192.168.1.10")).output ==
+          all);
+    CHECK(arrived_at(lan4).packets > 0);
+}
+
 TEST_CASE("B11 a cage has no io_uring, and without that rule its connections are judged all the same") {
     cage_machine& machine = cage_machine::here();
     for (const cage_kind& kind : {sealed(), caged()}) CHECK(machine.probe(kind, {"io-uring"}).says("ENOSYS"));

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 #include <utility>
 
@@ -16,18 +17,20 @@ constexpr const char* address6 = "2a02:db8:51::7";
 class two_places {
 public:
     two_places() {
-        for (const char* space : {"internet", "mesh"}) {
+        // Only an address of the link itself answers a neighbour's solicitation.
+        for (const auto& [space, link] : places) {
             net().run(space, "ip address replace 198.51.100.7/32 dev lo");
-            net().run(space, "ip address replace 2a02:db8:51::7/128 dev lo");
+            net().run(space, std::string("ip address replace 2a02:db8:51::7/128 nodad dev ") + link);
         }
     }
     two_places(const two_places&) = delete;
     ~two_places() {
         try {
             vpn_down();
-            for (const char* space : {"internet", "mesh"}) {
+            interface_down();
+            for (const auto& [space, link] : places) {
                 net().run(space, "ip address delete 198.51.100.7/32 dev lo");
-                net().run(space, "ip address delete 2a02:db8:51::7/128 dev lo");
+                net().run(space, std::string("ip address delete 2a02:db8:51::7/128 dev ") + link);
             }
         } catch (const std::exception& error) {
             UNSCOPED_INFO(error.what());
@@ -44,9 +47,23 @@ public:
         net().run("machine", "ip route delete 2a02:db8:51::/48");
     }
 
+    // An interface of another mesh, with addresses of its own: what is on it is local, no route was ever written.
+    void interface_up() {
+        net().run("machine", "ip link add link mesh0 name mesh9 type macvlan mode bridge");
+        interface_ = true;
+        net().run("machine", "ip address add 198.51.100.1/24 dev mesh9");
+        net().run("machine", "ip address add 2a02:db8:51::1/48 dev mesh9 nodad");
+        net().run("machine", "ip link set mesh9 up");
+    }
+    void interface_down() {
+        if (std::exchange(interface_, false)) net().run("machine", "ip link delete mesh9");
+    }
+
 private:
+    static constexpr std::pair<const char*, const char*> places[] = {{"internet", "lo"}, {"mesh", "mesh0"}};
     static world& net() { return cage_machine::here().net(); }
     bool up_ = false;
+    bool interface_ = false;
 };
 
 // Connects over TCP and sends a datagram, to both addresses; a line each.
@@ -129,6 +146,46 @@ TEST_CASE("the relay sees a route by itself, before the keeper has told the guar
     machine.net().reset();
     all_lines(cage->enter(try_all()), "b'ping!'");
     CHECK(at_mesh() == nothing);
+}
+
+// What makes it local within a moment: the kernel tells the keeper before whoever made the route goes on, and the keeper
+// does nothing else between being told and closing it. So it is no matter of time, and none is measured.
+TEST_CASE("the keeper is told of a mesh interface and of a VPN's route before the one who made it goes on") {
+    cage_machine& machine = cage_machine::here();
+    two_places places;
+    routes follower; // as the keeper's loop has one
+    const auto is_told = [&follower] {
+        pollfd news{.fd = follower.fd(), .events = POLLIN, .revents = 0};
+        return ::poll(&news, 1, 0) == 1;
+    };
+    const auto next_turn = [&] { machine.guard_programs().set_local_prefixes(follower.refresh()); };
+    const auto cage = machine.start(sealed().with_open_relay(), {"sleep", "120"});
+    struct change {
+        void (two_places::*up)();
+        void (two_places::*down)();
+    };
+    for (const change& each : {change{&two_places::interface_up, &two_places::interface_down},
+                               change{&two_places::vpn_up, &two_places::vpn_down}}) {
+        next_turn();
+        while (is_told()) next_turn();
+        all_lines(cage->enter(try_all()), "b'ping!'"); // the twin: it is the internet
+        CHECK_FALSE(is_told());
+        (places.*each.up)();
+        CHECK(is_told());
+        machine.net().reset();
+        const cage_kind open = sealed().with_open_relay();
+        all_lines(machine.start(open, {"sleep", "120"})->enter(try_all()),
+                  "b'ping!'"); // not yet its turn: it does arrive
+        CHECK(at_mesh().packets > 0);
+        next_turn();
+        machine.net().reset();
+        all_lines(cage->enter(try_all()), "EACCES");
+        CHECK(at_mesh() == nothing);
+        (places.*each.down)();
+        CHECK(is_told());
+        next_turn();
+    }
+    machine.refresh_routes();
 }
 
 // The machine's kernel takes what is open along to the new route, so what was judged once must be judged again.

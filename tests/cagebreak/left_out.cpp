@@ -1,0 +1,323 @@
+#define CATCH_CONFIG_EXTERNAL_INTERFACES
+#include "cagebreak/left_out.hpp"
+
+#include "base/error.hpp"
+#include "cage/bpf.hpp"
+#include "cage/guard_programs.hpp"
+#include "cage/syscall_list.hpp"
+#include "spec/rules.hpp"
+#include "support/catch.hpp"
+
+#include <algorithm>
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <linux/seccomp.h>
+#include <memory>
+#include <optional>
+#include <pinfold/denial.h>
+#include <seccomp.h>
+#include <set>
+#include <span>
+#include <sstream>
+#include <string_view>
+
+namespace pinfold::test::left_out {
+namespace {
+
+template <typename... Cases>
+struct overloaded : Cases... {
+    using Cases::operator()...;
+};
+
+// Empty for what restricts nothing. There is no default on purpose: a new kind of step does not compile without a word
+// here, and so is in the matrix.
+std::string protection_of(const step& what) {
+    return std::visit(overloaded{
+                          [](const make_cgroup&) -> std::string { return "step make_cgroup"; },
+                          [](const set_limit& s) { return "limit " + s.file; },
+                          [](const attach_guard& s) { return std::string("guard ") + to_string(s.which); },
+                          [](const write_policy&) -> std::string { return "step write_policy"; },
+                          [](const make_network&) -> std::string { return "step make_network"; },
+                          [](const start_child&) -> std::string { return "step start_child"; },
+                          [](const map_ids&) -> std::string { return "step map_ids"; },
+                          [](const mount_layer&) -> std::string { return "step mount_layer"; },
+                          [](const bind_path&) -> std::string { return "step bind_path"; },
+                          [](const join_keyring&) -> std::string { return "step join_keyring"; },
+                          [](const set_hostname&) -> std::string { return "step set_hostname"; },
+                          [](const place_root&) -> std::string { return "step place_root"; },
+                          [](const mount_dev&) -> std::string { return "step mount_dev"; },
+                          [](const mount_proc&) -> std::string { return "step mount_proc"; },
+                          [](const mount_sys&) -> std::string { return "step mount_sys"; },
+                          [](const mount_run&) -> std::string { return "step mount_run"; },
+                          [](const place_binds&) -> std::string { return "step place_binds"; },
+                          [](const pivot&) -> std::string { return "step pivot"; },
+                          [](const drop_capabilities&) -> std::string { return "step drop_capabilities"; },
+                          [](const no_new_privileges&) -> std::string { return "step no_new_privileges"; },
+                          [](const filter_syscalls&) -> std::string { return "step filter_syscalls"; },
+                          [](const await_relay&) -> std::string { return "step await_relay"; },
+                          [](const run_program&) -> std::string { return {}; }, // what all the others are for
+                      },
+                      what);
+}
+
+constexpr const char* covers = "cover of /proc"; // the step stays, without its mask
+
+using names = std::span<const std::string_view>;
+
+struct list {
+    const char* name;
+    names calls;
+};
+// The lists of system calls that are refused; tools/lib/mutations.py compares these names with syscall_list.hpp.
+constexpr std::array refused_lists{
+    list{"not_permitted", syscall_list::not_permitted},
+    list{"for_namespaces", syscall_list::for_namespaces},
+    list{"clone_without_visible_flags", syscall_list::clone_without_visible_flags},
+    list{"new_mount_calls", syscall_list::new_mount_calls},
+};
+constexpr const char* unlisted = "unlisted";       // what no list has
+constexpr const char* foreign_abi = "foreign_abi"; // i386
+constexpr const char* x32_numbers = "x32_numbers"; // the same architecture, with a bit in the number
+
+std::vector<std::string_view> judged_names() {
+    std::vector<std::string_view> all;
+    for (const auto& call : syscall_list::judged) all.push_back(call.name);
+    for (const auto& call : syscall_list::sealed_judged) all.push_back(call.name);
+    return all;
+}
+
+// What the relay may answer; the rest are acts that no packet is.
+bool is_relays(std::uint32_t rule) {
+    return rule != PINFOLD_RULE_NONE && rule != PINFOLD_RULE_NO_POLICY && rule != PINFOLD_RULE_SOCKET_KIND &&
+           rule != PINFOLD_RULE_SOURCE_ROUTE;
+}
+
+std::string chosen() {
+    const char* name = std::getenv("PINFOLD_TEST_WITHOUT");
+    return name == nullptr ? "" : name;
+}
+
+// What follows "KIND " in the protection of this run.
+std::optional<std::string> chosen(std::string_view kind) {
+    const std::string name = chosen();
+    if (!name.starts_with(std::string(kind) + " ")) return std::nullopt;
+    return name.substr(kind.size() + 1);
+}
+
+std::optional<std::uint32_t> number_of(std::string_view name) {
+    const auto* newer = std::ranges::find(syscall_list::newer_calls, name, &syscall_list::newer_call::name);
+    if (newer != std::ranges::end(syscall_list::newer_calls))
+        return static_cast<std::uint32_t>(newer->number);
+    const int number = seccomp_syscall_resolve_name(std::string(name).c_str());
+    if (number < 0) return std::nullopt;
+    return static_cast<std::uint32_t>(number);
+}
+
+std::set<std::uint32_t> numbers_of(names calls) {
+    std::set<std::uint32_t> all;
+    for (const std::string_view name : calls)
+        if (const auto number = number_of(name)) all.insert(*number);
+    return all;
+}
+
+std::set<std::uint32_t> numbers_in_no_list() {
+    constexpr std::uint32_t beyond_all = 512;
+    std::set<std::uint32_t> listed = numbers_of(syscall_list::allowed);
+    for (const list& each : refused_lists) listed.merge(numbers_of(each.calls));
+    for (const std::string_view name : judged_names())
+        if (const auto number = number_of(name)) listed.insert(*number);
+    std::set<std::uint32_t> rest;
+    for (std::uint32_t number = 0; number < beyond_all; ++number)
+        if (!listed.contains(number)) rest.insert(number);
+    return rest;
+}
+
+sock_filter instruction(unsigned code, std::uint32_t operand, std::uint8_t yes = 0, std::uint8_t no = 0) {
+    return {static_cast<std::uint16_t>(code), yes, no, operand};
+}
+
+// Allowed before the product's filter is asked. Jumps are relative, so it follows unchanged.
+std::vector<sock_filter> allowing(const std::set<std::uint32_t>& numbers) {
+    std::vector<sock_filter> code;
+    for (const std::uint32_t number : numbers) {
+        code.push_back(instruction(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1));
+        code.push_back(instruction(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+    }
+    std::vector<sock_filter> all{
+        instruction(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch)),
+        instruction(BPF_JMP | BPF_JEQ | BPF_K, seccomp_arch_native(), 1, 0),
+        instruction(BPF_JMP | BPF_JA, static_cast<std::uint32_t>(code.size() + 1)),
+        instruction(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+    };
+    all.insert(all.end(), code.begin(), code.end());
+    return all;
+}
+
+std::vector<sock_filter> allowing_foreign() {
+    return {
+        instruction(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch)),
+        instruction(BPF_JMP | BPF_JEQ | BPF_K, seccomp_arch_native(), 1, 0),
+        instruction(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+}
+
+std::vector<sock_filter> allowing_x32() {
+    return {
+        instruction(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        instruction(BPF_JMP | BPF_JSET | BPF_K, 0x40000000U, 0, 1),
+        instruction(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+}
+
+std::vector<sock_filter> allowing(const std::string& group) {
+    if (group == unlisted) return allowing(numbers_in_no_list());
+    if (group == foreign_abi) return allowing_foreign();
+    if (group == x32_numbers) return allowing_x32();
+    const auto* found = std::ranges::find(refused_lists, group, &list::name);
+    if (found != refused_lists.end()) return allowing(numbers_of(found->calls));
+    const std::string_view name = group;
+    return allowing(numbers_of(names(&name, 1)));
+}
+
+struct close_object {
+    void operator()(bpf_object* object) const { bpf_object__close(object); }
+};
+
+// The programs of `file` take the places of their namesakes in the cage's links, with the same maps.
+void replace_programs(const std::string& file, const std::filesystem::path& pins, std::uint64_t cage) {
+    const std::unique_ptr<bpf_object, close_object> object(bpf_object__open_file(file.c_str(), nullptr));
+    if (!object) fail_errno(errno, "open the eBPF object {}", file);
+    bpf_map* map = nullptr;
+    while ((map = bpf_object__next_map(object.get(), map)) != nullptr) {
+        const unique_fd pinned(bpf_obj_get((pins / "maps" / bpf_map__name(map)).c_str()));
+        if (pinned)
+            check_negative(bpf_map__reuse_fd(map, pinned.get()), "share the map {}", bpf_map__name(map));
+    }
+    check_negative(bpf_object__load(object.get()), "load the eBPF object {}", file);
+    for (const guard_hook& hook : guard_hooks) {
+        const bpf_program* program = bpf_object__find_program_by_name(object.get(), hook.program);
+        if (program == nullptr) continue;
+        const unique_fd link(bpf_obj_get((bpf::cage_folder(pins, cage) / hook.name).c_str()));
+        if (!link) continue; // this cage has no such guard: a mutation of the test's own
+        check_negative(bpf_link_update(link.get(), bpf_program__fd(program), nullptr), "replace {}",
+                       hook.program);
+    }
+}
+
+} // namespace
+
+std::vector<std::string> protections() {
+    std::vector<std::string> all;
+    const auto add = [&all](std::string name) {
+        if (!name.empty() && std::ranges::find(all, name) == all.end()) all.push_back(std::move(name));
+    };
+    const machine_facts facts{.kernel = {},
+                              .memory_controller = true,
+                              .cpu_controller = true,
+                              .pids_controller = true,
+                              .unlimited = {}};
+    cage_spec spec;
+    spec.project = "/project";
+    plan_inputs inputs;
+    inputs.layers.push_back({"/image", "/"});
+    for (const step& each : plan(spec, facts, inputs)) add(protection_of(each));
+    add(std::string("step ") + covers);
+    for (const guard_hook& hook : guard_hooks) add(std::string("hook ") + hook.name);
+    for (const list& each : refused_lists) add(std::string("filter ") + each.name);
+    for (const std::string_view name : judged_names()) add("filter " + std::string(name));
+    for (const char* each : {unlisted, foreign_abi, x32_numbers}) add(std::string("filter ") + each);
+    for (std::uint32_t rule = 0; rule <= PINFOLD_RULE_LAST; ++rule)
+        if (is_relays(rule)) add("relay " + std::string(text_of_rule(rule).name));
+    add("relay check");
+    return all;
+}
+
+void from_plan(std::vector<step>& steps) {
+    const std::string name = chosen();
+    if (name.empty()) return;
+    if (chosen("step") == covers) {
+        for (step& each : steps)
+            if (auto* proc = std::get_if<mount_proc>(&each)) proc->masked = false;
+    }
+    std::erase_if(steps, [&name](const step& each) { return protection_of(each) == name; });
+}
+
+void from_filter(std::vector<sock_filter>& filter, cage_mode mode) {
+    const auto group = chosen("filter");
+    if (!group) return;
+    // What a caged cage has anyway is not left out of its filter twice: that would open what its rules judge.
+    if (mode == cage_mode::caged && (*group == "clone" || *group == "unshare")) return;
+    const std::vector<sock_filter> first = allowing(*group);
+    filter.insert(filter.begin(), first.begin(), first.end());
+}
+
+destination_check from_relay(destination_check check) {
+    const auto name = chosen("relay");
+    if (!name) return check;
+    if (*name == "check")
+        return [](cage_mode, int, const endpoint&) { return std::uint32_t{PINFOLD_RULE_NONE}; };
+    const auto rule = rule_of_name(*name);
+    if (!rule) fail("there is no rule '{}'", *name);
+    return [check = std::move(check), rule = *rule](cage_mode mode, int protocol, const endpoint& to) {
+        const std::uint32_t found = check(mode, protocol, to);
+        return found == rule ? std::uint32_t{PINFOLD_RULE_NONE} : found;
+    };
+}
+
+bool is(guard which) {
+    return chosen("guard") == to_string(which);
+}
+
+void from_guards(const std::filesystem::path& pins, std::uint64_t cage) {
+    if (const auto hook = chosen("hook")) bpf::unpin(bpf::cage_folder(pins, cage) / *hook);
+    if (const auto files = chosen("object")) {
+        std::istringstream each(*files);
+        for (std::string file; std::getline(each, file, ':');) replace_programs(file, pins, cage);
+    }
+}
+
+// Not a test: what tools/test --mutations asks for.
+TEST_CASE("the protections of a cage, listed", "[.protections]") {
+    for (const std::string& each : protections()) std::printf("protection: %s\n", each.c_str());
+}
+
+namespace {
+
+#if __has_include(<catch2/catch_all.hpp>)
+using listener_base = Catch::EventListenerBase;
+#else
+using listener_base = Catch::TestEventListenerBase;
+#endif
+
+// One line for each case as it goes, so that a run which is cut short has told what it knew.
+class case_reporter : public listener_base {
+public:
+    using listener_base::listener_base;
+    void testCaseStarting(const Catch::TestCaseInfo& test) override {
+        title_ = test.name;
+        say("started", title_);
+    }
+    void testCaseEnded(const Catch::TestCaseStats& stats) override {
+        say(stats.totals.assertions.failed > 0 ? "failed" : "passed", title_);
+    }
+
+private:
+    static void say(const char* what, const std::string& test) {
+        const char* path = std::getenv("PINFOLD_TEST_REPORT");
+        if (path == nullptr) return;
+        if (FILE* file = std::fopen(path, "ae"); file != nullptr) {
+            (void)std::fprintf(file, "%s %s\n", what, test.c_str());
+            (void)std::fclose(file);
+        }
+    }
+
+    std::string title_;
+};
+
+CATCH_REGISTER_LISTENER(case_reporter)
+
+} // namespace
+} // namespace pinfold::test::left_out
