@@ -4,9 +4,11 @@
 #include "cage/bpf.hpp"
 #include "cage/guard_programs.hpp"
 #include "cage/local_tries.hpp"
+#include "cage/verdict.hpp"
 #include "spec/cage_spec.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <cstring>
@@ -21,14 +23,6 @@ namespace {
 struct free_ring {
     void operator()(ring_buffer* ring) const { ring_buffer__free(ring); }
 };
-
-pinfold_mode kernel_mode(cage_mode mode) {
-    switch (mode) {
-    case cage_mode::caged: return PINFOLD_CAGED;
-    case cage_mode::sealed: return PINFOLD_SEALED;
-    }
-    return PINFOLD_DENY_ALL;
-}
 
 } // namespace
 
@@ -102,9 +96,42 @@ void guards::write_policy(int cgroup, std::uint64_t cage, cage_mode mode) {
     struct stat directory = {};
     check(::fstat(cgroup, &directory), "look at the cgroup of cage {}", cage);
     const std::uint64_t id = directory.st_ino; // the id of a cgroup is its inode number
-    const pinfold_policy policy = {.cage = cage, .mode = kernel_mode(mode), .reserved = 0};
+    const pinfold_policy policy = {
+        .cage = cage, .mode = static_cast<pinfold_mode>(policy_mode(mode)), .reserved = 0};
     check_negative(bpf_map_update_elem(parts_->programs.map("cage_policy"), &id, &policy, BPF_EXIST),
                    "write the policy of cage {} (its guards must be attached first)", cage);
+}
+
+std::uint32_t guards::mode_of(int cgroup) const {
+    struct stat directory = {};
+    check(::fstat(cgroup, &directory), "look at the cgroup of a cage");
+    const std::uint64_t id = directory.st_ino;
+    pinfold_policy policy = {};
+    if (bpf_map_lookup_elem(parts_->programs.map("cage_policy"), &id, &policy) != 0) return PINFOLD_DENY_ALL;
+    return policy.mode;
+}
+
+std::vector<std::string> guards::missing(int cgroup) const {
+    std::vector<std::string> names;
+    for (const guard_hook& hook : guard_hooks) {
+        bpf_prog_info info = {};
+        std::uint32_t size = sizeof info;
+        check_negative(bpf_obj_get_info_by_fd(parts_->programs.program(hook), &info, &size), "look at {}",
+                       hook.program);
+        std::array<std::uint32_t, 64> attached{}; // the kernel's own limit for one cgroup and hook
+        auto count = static_cast<std::uint32_t>(attached.size());
+        check_negative(bpf_prog_query(cgroup, static_cast<bpf_attach_type>(hook.attach_type), 0, nullptr,
+                                      attached.data(), &count),
+                       "ask what is attached to a cgroup for {}", hook.program);
+        const auto present = std::span(attached).first(count);
+        if (std::ranges::find(present, info.id) == present.end())
+            names.push_back(fmt::format("{} ({})", to_string(hook.which), hook.name));
+    }
+    return names;
+}
+
+local_answer guards::find_local(const local_prefix& address) const {
+    return parts_->tries.find(address);
 }
 
 void guards::detach(std::uint64_t cage) {

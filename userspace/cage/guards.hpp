@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 struct pinfold_denial;
@@ -27,6 +28,12 @@ struct local_prefix {
     auto operator<=>(const local_prefix&) const = default;
 };
 
+// What the tries say of an address: enum pinfold_rule, 0 = not local, and the longest prefix that holds it.
+struct local_answer {
+    std::uint32_t rule = 0;
+    local_prefix prefix; // family 0 = none
+};
+
 class guards {
 public:
     // Loads the programs, or takes over the ones an earlier keeper pinned below `pins` (a folder of a bpffs, made
@@ -42,6 +49,14 @@ public:
 
     // Writes the policy of a cage, atomically; its guards must be attached (ENOENT otherwise).
     void write_policy(int cgroup, std::uint64_t cage, cage_mode mode);
+
+    // The mode that the guards of this cgroup read now, enum pinfold_mode: PINFOLD_DENY_ALL where nothing was written.
+    [[nodiscard]] std::uint32_t mode_of(int cgroup) const;
+    // The programs, by name, that should be attached to this cgroup and are not: asked of the kernel, since whoever is root
+    // can detach a link. Throws std::system_error.
+    [[nodiscard]] std::vector<std::string> missing(int cgroup) const;
+    // `address` has its full length.
+    [[nodiscard]] local_answer find_local(const local_prefix& address) const;
 
     // Unpins and so detaches. Only for a cgroup that is empty: the next connect of a living cage would succeed.
     void detach(std::uint64_t cage);

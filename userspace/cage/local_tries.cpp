@@ -77,6 +77,20 @@ void local_tries::remove(const local_prefix& prefix) {
     if (error < 0 && error != -ENOENT) fail_errno(-error, "remove a prefix from {}", name_of(prefix.family));
 }
 
+local_answer local_tries::find(const local_prefix& address) const {
+    const trie_key key = key_of(address);
+    pinfold_local value = {};
+    if (bpf_map_lookup_elem(map_of(address.family), &key, &value) != 0) return {};
+    local_answer answer = {.rule = value.rule};
+    // The kernel tells the value and not which prefix it belongs to.
+    for (int length = address.length; length >= 0 && answer.prefix.family == 0; --length) {
+        local_prefix shorter = address;
+        shorter.length = static_cast<std::uint8_t>(length);
+        if (const auto found = held_.find(bare(shorter)); found != held_.end()) answer.prefix = found->first;
+    }
+    return answer;
+}
+
 void local_tries::set(std::span<const local_prefix> wanted) {
     std::map<local_prefix, bool> next;
     for (const local_prefix& prefix : wanted) {

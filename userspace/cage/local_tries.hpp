@@ -17,6 +17,9 @@ public:
     // then holds more than before, never less, and the next call goes on from there.
     void set(std::span<const local_prefix> wanted);
 
+    // Asks the tries themselves, as a guard does.
+    [[nodiscard]] local_answer find(const local_prefix& address) const;
+
 private:
     void read(std::uint8_t family);
     void add(const local_prefix& prefix);

@@ -233,8 +233,4 @@ void keeper::pass_denials() {
     }
 }
 
-wire::facts keeper::facts() {
-    return {list_facts(cgroups_, facts_, options_.bpf_dir)};
-}
-
 } // namespace pinfold

@@ -51,12 +51,15 @@ public:
     [[nodiscard]] wire::cages list(const client& from);
     void remove(client& from, const std::string& name);
     [[nodiscard]] wire::plan_text plan_for(const client& from, const cage_spec& spec);
-    [[nodiscard]] wire::facts facts();
+    [[nodiscard]] wire::facts facts(const client& from);
     void claim(client& from, std::uint64_t id);
+    [[nodiscard]] wire::explained explain(const client& from, const wire::explain& asked);
 
 private:
     wire::message build(client& from, const cage_spec& spec, int program_fd);
     held_cage& owned(const client& from, std::uint64_t id);
+    [[nodiscard]] wire::fact idmap_fact(const client& from);
+    [[nodiscard]] wire::fact cages_fact() const;
     [[nodiscard]] held_cage* find(std::uint32_t uid, const std::string& name);
     [[nodiscard]] cage_order order_for(const client& from, const cage_spec& spec, const image& from_image,
                                        std::uint32_t base);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <spdlog/spdlog.h>
@@ -34,6 +35,12 @@ std::vector<std::filesystem::path> program_folders(const std::filesystem::path& 
     return {self.parent_path() / "libexec", self.parent_path() / "libexec/pinfold"};
 }
 
+bool is_new_enough(const std::string& release) {
+    int major = 0, minor = 0;
+    return std::sscanf(release.c_str(), "%d.%d", &major, &minor) == 2 &&
+           (major > 6 || (major == 6 && minor >= 1)); // NOLINT(cert-err34-c)
+}
+
 bool is_bpffs(const std::filesystem::path& path) {
     struct statfs seen{};
     return ::statfs(path.c_str(), &seen) == 0 && static_cast<unsigned long>(seen.f_type) == BPF_FS_MAGIC;
@@ -52,7 +59,9 @@ machine_facts find_facts(const cgroup_tree& cgroups, const std::vector<std::stri
 std::vector<wire::fact> list_facts(const cgroup_tree& cgroups, const machine_facts& facts,
                                    const std::filesystem::path& bpf_dir) {
     std::vector<wire::fact> list{
-        {"kernel", facts.kernel, true},
+        {"kernel",
+         is_new_enough(facts.kernel) ? facts.kernel : facts.kernel + ", and cages need 6.1 or newer",
+         is_new_enough(facts.kernel)},
         {"cgroup v2", cgroups.mount(), true},
         {"pins", bpf_dir, is_bpffs(bpf_dir)},
     };

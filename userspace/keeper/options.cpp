@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 
+#include <algorithm>
 #include <array>
 #include <boost/program_options.hpp>
 #include <fstream>
@@ -51,14 +52,23 @@ po::options_description file_keys(keeper_options& options, std::string& unlimite
     return keys;
 }
 
+bool is_below_root(const std::filesystem::path& path) {
+    return !path.empty() && path.is_relative() && path.has_filename() &&
+           std::ranges::none_of(
+               path, [](const std::filesystem::path& part) { return part.native().starts_with('.'); });
+}
+
 void read_file_into(keeper_options& options, bool must_exist) {
     std::ifstream file(options.config);
-    if (!file) {
-        if (must_exist)
-            fail("open the configuration {}: {}", options.config.native(),
-                 std::generic_category().message(errno));
-        return;
-    }
+    if (file) return read_configuration(options, file);
+    if (must_exist)
+        fail("open the configuration {}: {}", options.config.native(),
+             std::generic_category().message(errno));
+}
+
+} // namespace
+
+void read_configuration(keeper_options& options, std::istream& file) {
     std::string unlimited;
     std::string mode;
     const po::options_description keys = file_keys(options, unlimited, mode);
@@ -71,14 +81,12 @@ void read_file_into(keeper_options& options, bool must_exist) {
     }
     options.accept_unlimited = split_controllers(unlimited);
     if (!mode.empty()) options.socket_mode = parse_mode(mode);
-    if (options.cgroup.empty() || options.cgroup.find('/') != std::string::npos ||
-        options.cgroup.starts_with('.'))
-        fail("the configuration {}: cgroup must be the name of one folder", options.config.native());
+    if (!is_below_root(options.cgroup))
+        fail("the configuration {}: cgroup must be a path below the root of cgroup v2, like pinfold",
+             options.config.native());
     if (!options.bpf_dir.is_absolute())
         fail("the configuration {}: bpf-dir must be an absolute path", options.config.native());
 }
-
-} // namespace
 
 keeper_options read_options(int argc, char** argv, bool& done) {
     keeper_options options;

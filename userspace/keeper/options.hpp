@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <iosfwd>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,8 @@ struct keeper_options {
     [[nodiscard]] std::filesystem::path socket() const { return run_dir / "keeper.sock"; }
 };
 
+// The keys of the file. Throws failure with the one that is wrong.
+void read_configuration(keeper_options& into, std::istream& from);
 // Throws failure with the key or flag that is wrong. Prints and sets `done` for --help and --version.
 [[nodiscard]] keeper_options read_options(int argc, char** argv, bool& done);
 

@@ -93,6 +93,10 @@ bool holds_home(int directory, const std::string& home) {
 
 } // namespace
 
+std::string home_directory(uid_t uid) {
+    return home_of(uid).value_or("");
+}
+
 owner owner_of(int connection) {
     ucred peer{};
     socklen_t size = sizeof peer;

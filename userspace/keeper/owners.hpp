@@ -5,6 +5,7 @@
 #include "cage/cage.hpp"
 
 #include <filesystem>
+#include <string>
 #include <vector>
 
 namespace pinfold {
@@ -19,6 +20,9 @@ struct owner {
 
 // Who is at the other end of a connection.
 [[nodiscard]] owner owner_of(int connection);
+
+// As /etc/passwd has it, empty where it has none.
+[[nodiscard]] std::string home_directory(uid_t uid);
 
 // The owner's directory or file, O_PATH, every part of the path searched as the owner and no link followed (the path is
 // already canonical). Throws with the path and the reason.

@@ -76,7 +76,7 @@ constexpr std::array<rule, std::variant_size_v<wire::body>> table{{
      }},
     {"probe", phase::after_hello,
      [](keeper& k, client& c, wire::body& b) { return k.probe(c, as<wire::probe>(b).mode); }},
-    {"facts", phase::after_hello, [](keeper& k, client&, wire::body&) { return answer(k.facts()); }},
+    {"facts", phase::after_hello, [](keeper& k, client& c, wire::body&) { return answer(k.facts(c)); }},
     {"ok", phase::never, nullptr},
     {"failed", phase::never, nullptr},
     {"made", phase::never, nullptr},
@@ -91,6 +91,9 @@ constexpr std::array<rule, std::variant_size_v<wire::body>> table{{
          k.claim(c, as<wire::claim>(b).cage);
          return answer(wire::ok{});
      }},
+    {"explain", phase::after_hello,
+     [](keeper& k, client& c, wire::body& b) { return answer(k.explain(c, as<wire::explain>(b))); }},
+    {"explained", phase::never, nullptr},
 }};
 
 wire::message refuse(const char* name, const std::string& why, int exit_code = 125) {

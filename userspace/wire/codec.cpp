@@ -129,6 +129,10 @@ void describe(A& archive, cage_mode& value) {
         value = cage_mode{number};
 }
 
+template <typename A, std::size_t Size>
+void describe(A& archive, std::array<std::uint8_t, Size>& bytes) {
+    for (std::uint8_t& byte : bytes) archive.number(byte);
+}
 template <typename A, typename T>
 void describe(A& archive, std::vector<T>& list) {
     const std::size_t size = archive.count(list.size());
@@ -240,6 +244,14 @@ void describe(A&, facts_request&) {}
 template <typename A>
 void describe(A& archive, claim& v) {
     all(archive, v.cage);
+}
+template <typename A>
+void describe(A& archive, explain& v) {
+    all(archive, v.cage, v.mode, v.family, v.protocol, v.port, v.address);
+}
+template <typename A>
+void describe(A& archive, explained& v) {
+    all(archive, v.mode, v.rule, v.guarded, v.prefix_family, v.prefix_length, v.prefix);
 }
 template <typename A>
 void describe(A&, ok&) {}

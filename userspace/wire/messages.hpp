@@ -4,6 +4,7 @@
 #include "base/unique_fd.hpp"
 #include "spec/cage_spec.hpp"
 
+#include <array>
 #include <cstdint>
 #include <pinfold/denial.h>
 #include <string>
@@ -57,6 +58,14 @@ struct facts_request {}; // what this machine offers -> facts
 struct claim {           // after a keeper's death: this agent still serves that adopted cage -> ok
     std::uint64_t cage = 0;
 };
+struct explain {                        // what the guards answer to a destination -> explained
+    std::uint64_t cage = 0;             // 0 = any cage of this mode
+    cage_mode mode = cage_mode::sealed; // of a cage its own policy counts, whatever this says
+    std::uint32_t family = 0;           // AF_INET, AF_INET6
+    std::uint32_t protocol = 0;         // IPPROTO_TCP, …
+    std::uint32_t port = 0;             // host byte order
+    std::array<std::uint8_t, 16> address{};
+};
 
 // ---- keeper to agent ----
 
@@ -106,6 +115,14 @@ struct fact {
 struct facts {
     std::vector<fact> list;
 };
+struct explained {
+    std::uint32_t mode = 0;          // enum pinfold_mode, as the cage's guards read it now
+    std::uint32_t rule = 0;          // enum pinfold_rule, 0 = they let it pass
+    bool guarded = false;            // every guard of the cage is attached and pinned
+    std::uint32_t prefix_family = 0; // of the prefix of the machine's that refused it; 0 = none did
+    std::uint32_t prefix_length = 0;
+    std::array<std::uint8_t, 16> prefix{};
+};
 
 // ---- keeper to agent, unasked (number 0) ----
 
@@ -122,9 +139,9 @@ struct denials {
 };
 
 // What is new comes last: records on disk are numbered by this list too.
-using body =
-    std::variant<hello, make, start, exec, signal_process, set_limits, list, remove_cage, plan_request, probe,
-                 facts_request, ok, failed, made, entered, cages, plan_text, facts, ended, denials, claim>;
+using body = std::variant<hello, make, start, exec, signal_process, set_limits, list, remove_cage,
+                          plan_request, probe, facts_request, ok, failed, made, entered, cages, plan_text,
+                          facts, ended, denials, claim, explain, explained>;
 
 struct message {
     std::uint32_t number = 0; // of the request; 0 = unasked
