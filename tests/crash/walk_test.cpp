@@ -5,13 +5,12 @@
 #include "base/file.hpp"
 #include "crash/keeper_process.hpp"
 #include "support/catch.hpp"
+#include "support/tracer.hpp"
 
 #include <array>
 #include <csignal>
 #include <filesystem>
 #include <functional>
-#include <sys/ptrace.h>
-#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 
@@ -19,36 +18,6 @@ namespace pinfold::test {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Lets a traced keeper make `calls` more system calls and kills it then. False when it went to sleep in one before,
-// waiting for its next request: the walk is at its end.
-class tracer {
-public:
-    explicit tracer(pid_t pid) : pid_(pid) {
-        check(::ptrace(PTRACE_SEIZE, pid_, nullptr, PTRACE_O_TRACESYSGOOD), "trace the keeper");
-        check(::ptrace(PTRACE_INTERRUPT, pid_, nullptr, nullptr), "stop the keeper");
-        (void)wait_for_stop();
-    }
-
-    // Counts system calls from here on; each has two stops. `answered` says whether the keeper's answer is there.
-    bool kill_after(int calls, const std::function<bool()>& answered) {
-        for (int stop = 0; stop < 2 * calls; ++stop) {
-            if (answered()) return false;
-            check(::ptrace(PTRACE_SYSCALL, pid_, nullptr, nullptr), "let the keeper go on");
-            if (!wait_for_stop()) return false;
-        }
-        return true;
-    }
-
-private:
-    bool wait_for_stop() {
-        int status = 0;
-        while (::waitpid(pid_, &status, __WALL) < 0 && errno == EINTR) {
-        }
-        return WIFSTOPPED(status);
-    }
-    pid_t pid_;
-};
 
 // A cage that has processes has all of its guards: pins say so, since they are what holds the links.
 void check_guarded(const keeper_home& home) {
@@ -100,7 +69,7 @@ int walk(const std::function<void(keeper_link&)>& prepare, const std::function<v
         {
             tracer traced(keeper.pid());
             act(link);
-            killed = traced.kill_after(calls, [&] { return link.readable(); });
+            killed = traced.step(calls, [&] { return link.readable(); });
             keeper.signal(SIGKILL);
         }
         (void)keeper.reap_within(std::chrono::seconds(10));

@@ -3,6 +3,9 @@
 
 #include "support/agent_fixture.hpp"
 
+#include <functional>
+#include <grp.h>
+#include <optional>
 #include <sys/ioctl.h>
 #include <termios.h>
 
@@ -17,6 +20,10 @@ class cli {
 public:
     explicit cli(std::filesystem::path api) : api_(std::move(api)) {}
     std::vector<std::string> environment{"PATH=/usr/bin:/bin", "HOME=/nonexistent", "TERM=xterm"};
+    std::optional<uid_t>
+        user; // who runs it, with a group of the same number; the test's own user where none is named
+    std::filesystem::path directory; // where it runs; the test's own where empty
+    std::function<void()> before;    // in the child, last
 
     // Starts it with these as its standard streams.
     [[nodiscard]] pid_t start(const std::vector<std::string>& arguments, int in, int out, int err,
@@ -38,7 +45,12 @@ public:
         ::dup2(in, 0);
         ::dup2(out, 1);
         ::dup2(err, 2);
+        if (before) before();
         for (int fd = 3; fd < 256; ++fd) ::close(fd);
+        if (!directory.empty() && ::chdir(directory.c_str()) != 0) ::_exit(98);
+        if (user && (::setgroups(0, nullptr) != 0 || ::setresgid(*user, *user, *user) != 0 ||
+                     ::setresuid(*user, *user, *user) != 0))
+            ::_exit(97);
         ::execve(argv[0], argv.data(), env.data());
         ::_exit(99);
     }
@@ -56,6 +68,8 @@ public:
         std::ofstream(scratch.path() / "in", std::ios::binary) << input;
         const unique_fd in = open("in", O_RDONLY), out = open("out", O_WRONLY | O_CREAT),
                         err = open("err", O_WRONLY | O_CREAT);
+        if (user)
+            for (const unique_fd* each : {&in, &out, &err}) std::ignore = ::fchown(each->get(), *user, *user);
         const pid_t pid = start(arguments, in.get(), out.get(), err.get());
         return {.status = wait(pid), .out = read("out"), .err = read("err")};
     }
@@ -83,6 +97,7 @@ public:
         : master_(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC)) {
         ::unlockpt(master_.get());
         slave_ = unique_fd(::open(::ptsname(master_.get()), O_RDWR | O_NOCTTY | O_CLOEXEC));
+        if (from.user) std::ignore = ::fchown(slave_.get(), *from.user, *from.user);
         resize(rows, columns, false);
         ::tcgetattr(slave_.get(), &before_);
         pid_ = from.start(arguments, slave_.get(), slave_.get(), slave_.get(), true);
