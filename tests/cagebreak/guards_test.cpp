@@ -56,9 +56,10 @@ private:
 
 // One of every class of local address; the public ones come after.
 const std::vector<std::string> local_hosts{
-    "10.1.2.3",    "100.64.0.7",    "169.254.169.254", "172.16.0.9",   "192.0.0.77",
-    "192.168.1.1", "198.18.0.1",    "fd00:1::5",       "fec0::5",      "64:ff9b::10.1.2.3",
-    "2001::1",     "2002:a00:1::1", "100::1",          "64:ff9b:1::1", "2606:4700::5efe:10.1.2.3"};
+    "10.1.2.3",         "100.64.0.7",    "169.254.169.254", "172.16.0.9",   "192.0.0.77",
+    "192.168.1.1",      "198.18.0.1",    "fd00:1::5",       "fec0::5",      "64:ff9b::10.1.2.3",
+    "2001::1",          "2002:a00:1::1", "100::1",          "64:ff9b:1::1", "2606:4700::5efe:10.1.2.3",
+    "::ffff:0:10.1.2.3"};
 const std::vector<std::string> public_hosts{"93.184.216.34", "2606:4700:4700::1111",
                                             "64:ff9b::93.184.216.34"};
 
@@ -103,8 +104,8 @@ TEST_CASE("a caged cage reaches local addresses, and in no mode what is nobody's
             CHECK(cage.run([&] { return way.send(host, sink_port); }) == 0);
             CHECK(cage.arrived() >= 1);
         }
-        for (const char* host :
-             {"0.1.2.3", "240.0.0.1", "192.0.0.3", "64:ff9b::127.0.0.1", "::7f00:1", "fd5e:ca9e:1::9"}) {
+        for (const char* host : {"0.1.2.3", "240.0.0.1", "192.0.0.3", "224.0.0.251", "64:ff9b::127.0.0.1",
+                                 "::7f00:1", "ff0e::1", "fe80::10", "fd5e:ca9e:1::9"}) {
             CAPTURE(way.name, host);
             for (const cage_mode mode : {cage_mode::caged, cage_mode::sealed}) {
                 CHECK(cage.in(mode).run([&] { return way.send(host, sink_port); }) == EACCES);
