@@ -1,0 +1,167 @@
+#include "agent/proxy/peer.hpp"
+
+#include "base/error.hpp"
+
+#include <algorithm>
+#include <arpa/inet.h>
+#include <array>
+#include <boost/beast/http/buffer_body.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <cstring>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/un.h>
+
+namespace pinfold {
+
+namespace beast = boost::beast;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr std::size_t read_size = std::size_t{32} * 1024;
+constexpr std::chrono::seconds connect_time = 10s, send_time = 120s,
+                               body_time = 11min; // a blocking SendMessage holds for ten
+
+void set_patience(int socket, std::chrono::milliseconds limit) {
+    const auto value = static_cast<unsigned>(limit.count());
+    ::setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &value, sizeof value);
+}
+
+std::string text_of(const beast::http::fields& from, beast::http::field name) {
+    const auto value = from[name];
+    return {value.data(), value.size()};
+}
+
+} // namespace
+
+struct peer::parts {
+    std::unique_ptr<beast::http::response_parser<beast::http::buffer_body>> parser;
+    std::string held; // what came, and was not parsed yet
+};
+
+peer::peer(uring& ring) : ring_(ring), parts_(std::make_unique<parts>()) {}
+peer::~peer() = default;
+
+task<> peer::connect(const std::filesystem::path& path) {
+    whom_ = path.native();
+    sockaddr_un to{.sun_family = AF_UNIX};
+    if (whom_.size() >= sizeof to.sun_path)
+        fail("connect to {}: the path has {} bytes, and a socket's may have {}", whom_, whom_.size(),
+             sizeof to.sun_path - 1);
+    std::memcpy(to.sun_path, whom_.data(), whom_.size());
+    socket_ = unique_fd(check(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), "make a socket"));
+    check_negative(
+        co_await pinfold::connect(ring_, socket_.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to),
+        "connect to {}", whom_);
+}
+
+task<> peer::connect(const std::string& address, std::uint16_t port) {
+    whom_ = address;
+    sockaddr_in6 v6{.sin6_family = AF_INET6, .sin6_port = htons(port)};
+    sockaddr_in v4{.sin_family = AF_INET, .sin_port = htons(port)};
+    const bool is_v6 = ::inet_pton(AF_INET6, address.c_str(), &v6.sin6_addr) == 1;
+    if (!is_v6 && ::inet_pton(AF_INET, address.c_str(), &v4.sin_addr) != 1)
+        fail("'{}' is no address", address);
+    const auto* to = is_v6 ? reinterpret_cast<const sockaddr*>(&v6) : reinterpret_cast<const sockaddr*>(&v4);
+    socket_ = unique_fd(
+        check(::socket(to->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), "make a socket"));
+    const int on = 1;
+    ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    // Not the ring's connect: on 6.18 it ended with 0 where the network had answered "unreachable".
+    if (::connect(socket_.get(), to, is_v6 ? sizeof v6 : sizeof v4) < 0 && errno != EINPROGRESS)
+        fail_errno(errno, "connect to the agent at {} port {}", address, port);
+    // The kernel's own patience with a silent address is two minutes.
+    set_patience(socket_.get(), connect_time);
+    int error = 0;
+    socklen_t size = sizeof error;
+    if (const int events = co_await poll_once(ring_, socket_.get(), POLLOUT); events < 0)
+        error = -events;
+    else
+        ::getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+    if (error != 0) fail_errno(error, "connect to the agent at {} port {}", address, port);
+    set_patience(socket_.get(), send_time);
+}
+
+task<> peer::send(std::string_view bytes) {
+    const int sent = co_await send_all(ring_, socket_.get(), std::as_bytes(std::span(bytes)));
+    if (sent < 0) fail_errno(-sent, "send to the agent at {}", whom_);
+}
+
+task<bool> peer::receive_more(std::chrono::seconds limit) {
+    std::string& held = parts_->held;
+    const std::size_t before = held.size();
+    held.resize(before + read_size);
+    const int size = co_await receive_within(ring_, socket_.get(),
+                                             std::as_writable_bytes(std::span(held).subspan(before)), limit);
+    held.resize(before + static_cast<std::size_t>(std::max(size, 0)));
+    if (size < 0) fail_errno(-size, "read the answer of the agent at {}", whom_);
+    co_return size > 0;
+}
+
+task<peer::answer> peer::read_head(std::chrono::seconds limit) {
+    beast::error_code error;
+    do { // "100 Continue" and its kin are no answers
+        parts_->parser = std::make_unique<beast::http::response_parser<beast::http::buffer_body>>();
+        parts_->parser->body_limit(boost::none);
+        auto& parser = *parts_->parser;
+        while (!parser.is_header_done()) {
+            if (!parts_->held.empty()) {
+                const std::size_t used = parser.put(
+                    boost::asio::const_buffer(parts_->held.data(), parts_->held.size()), error);
+                parts_->held.erase(0, used);
+            }
+            if (parser.is_header_done()) break;
+            if (error && error != beast::http::error::need_more)
+                fail("the agent at {} does not speak HTTP: {}", whom_, error.message());
+            if (!co_await receive_more(limit)) fail("the agent at {} hung up without an answer", whom_);
+        }
+    } while (parts_->parser->get().result_int() / 100 == 1);
+    const auto& message = parts_->parser->get();
+    answer made{.status = static_cast<int>(message.result_int()),
+                .content_type = text_of(message.base(), beast::http::field::content_type),
+                .cache_control = text_of(message.base(), beast::http::field::cache_control),
+                .keep_alive = parts_->parser->keep_alive()};
+    if (const auto length = parts_->parser->content_length()) made.length = *length;
+    co_return made;
+}
+
+task<std::string> peer::read_body() {
+    auto& parser = *parts_->parser;
+    std::string part(read_size, '\0');
+    while (!parser.is_done()) {
+        auto& body = parser.get().body();
+        body = {part.data(), part.size(), true};
+        beast::error_code error;
+        if (!parts_->held.empty()) {
+            const std::size_t used = parser.put(
+                boost::asio::const_buffer(parts_->held.data(), parts_->held.size()), error);
+            parts_->held.erase(0, used);
+        }
+        const std::size_t size = part.size() - body.size;
+        if (error && error != beast::http::error::need_buffer && error != beast::http::error::need_more)
+            fail("the answer of the agent at {} is no HTTP: {}", whom_, error.message());
+        if (size > 0) {
+            part.resize(size);
+            co_return part;
+        }
+        if (parser.is_done()) break;
+        if (!co_await receive_more(body_time)) {
+            parser.put_eof(error);
+            if (error) fail("the answer of the agent at {} was cut", whom_);
+        }
+    }
+    co_return std::string();
+}
+
+bool peer::is_fresh() const noexcept {
+    char byte = 0;
+    return socket_ && parts_->held.empty() && ::recv(socket_.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
+           (errno == EAGAIN || errno == EWOULDBLOCK);
+}
+
+void peer::cut() noexcept {
+    if (socket_) ::shutdown(socket_.get(), SHUT_RDWR);
+}
+
+} // namespace pinfold
