@@ -82,6 +82,7 @@ private:
     void sweep(std::uint64_t id);
     void await_claims();
     void end_unclaimed();
+    [[nodiscard]] std::vector<std::uint64_t> unclaimed() const;
     [[nodiscard]] held_cage* find_denied(const pinfold_denial& what);
     void stop_on_signals();
     bool prepare_ahead(); // while idle; false when there is nothing left to prepare

@@ -71,13 +71,18 @@ void keeper::await_claims() {
     events_.watch(claim_timer_.get(), EPOLLIN, [this](std::uint32_t) { end_unclaimed(); });
 }
 
-void keeper::end_unclaimed() {
-    events_.forget(claim_timer_.get());
-    claim_timer_.reset();
+std::vector<std::uint64_t> keeper::unclaimed() const {
     std::vector<std::uint64_t> orphans;
     for (const auto& [id, held] : cages_) {
         if (held.state.adopted && held.client_fd < 0) orphans.push_back(id);
     }
+    return orphans;
+}
+
+void keeper::end_unclaimed() {
+    events_.forget(claim_timer_.get());
+    claim_timer_.reset();
+    const std::vector<std::uint64_t> orphans = unclaimed();
     for (const std::uint64_t id : orphans) {
         spdlog::info("cage {} ends: no agent has come back for it within {} s", cage_name(id),
                      options_.claim_seconds);
@@ -93,6 +98,9 @@ void keeper::claim(client& from, std::uint64_t id) {
         fail("cage {} is served by another agent", held.state.name);
     if (held.state.state != "running") fail("cage {} does not run any more", held.state.name);
     held.client_fd = from.fd();
+    if (!claim_timer_ || !unclaimed().empty()) return;
+    events_.forget(claim_timer_.get());
+    claim_timer_.reset();
 }
 
 // The process is gone before its guard: a cgroup that does not empty keeps its pins and is tried again at the next start.
