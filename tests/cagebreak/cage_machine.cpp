@@ -243,6 +243,7 @@ std::unique_ptr<running_cage> cage_machine::start(const cage_kind& kind, std::ve
         throw;
     }
     left_out::from_guards(pins_, started->cage_->id());
+    left_out::from_mounts(started->cage_->init().pid(), kind.project_);
     cage_network& network = started->cage_->network();
     started->relay_ = start_relay({.id = started->cage_->id(),
                                    .mode = kind.mode_,

@@ -2,9 +2,11 @@
 #include "cagebreak/left_out.hpp"
 
 #include "base/error.hpp"
+#include "base/file.hpp"
 #include "cage/bpf.hpp"
 #include "cage/guard_programs.hpp"
 #include "cage/syscall_list.hpp"
+#include "cagebreak/cage_machine.hpp"
 #include "spec/rules.hpp"
 #include "support/catch.hpp"
 
@@ -14,15 +16,22 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <fcntl.h>
+#include <linux/mount.h>
 #include <linux/seccomp.h>
 #include <memory>
 #include <optional>
 #include <pinfold/denial.h>
+#include <sched.h>
 #include <seccomp.h>
 #include <set>
 #include <span>
 #include <sstream>
 #include <string_view>
+#include <sys/mount.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace pinfold::test::left_out {
 namespace {
@@ -81,6 +90,15 @@ constexpr std::array refused_lists{
 constexpr const char* unlisted = "unlisted";       // what no list has
 constexpr const char* foreign_abi = "foreign_abi"; // i386
 constexpr const char* x32_numbers = "x32_numbers"; // the same architecture, with a bit in the number
+
+// Most kernels are built or started without x32, and say ENOSYS whatever a filter says.
+bool has_x32() {
+#ifdef __x86_64__
+    return ::syscall(0x40000000 | SYS_getpid) > 0;
+#else
+    return false;
+#endif
+}
 
 std::vector<std::string_view> judged_names() {
     std::vector<std::string_view> all;
@@ -182,6 +200,25 @@ std::vector<sock_filter> allowing(const std::string& group) {
     return allowing(numbers_of(names(&name, 1)));
 }
 
+struct attribute {
+    const char* name; // as mountinfo says it
+    std::uint64_t bit;
+};
+constexpr std::array attributes{attribute{"ro", MOUNT_ATTR_RDONLY}, attribute{"nosuid", MOUNT_ATTR_NOSUID},
+                                attribute{"nodev", MOUNT_ATTR_NODEV}, attribute{"noexec", MOUNT_ATTR_NOEXEC}};
+constexpr const char* project_name = "PROJECT";
+constexpr const char* cover = "cover";
+
+// Within the mount namespace of a cage, in a process of its own: 0, or an errno.
+int change_mount(const std::string& path, const std::string& what) {
+    if (what == cover) return ::umount2(path.c_str(), MNT_DETACH) == 0 ? 0 : errno;
+    mount_attr change{};
+    for (const attribute& each : attributes)
+        if (what == each.name) change.attr_clr = each.bit;
+    return ::mount_setattr(AT_FDCWD, path.c_str(), AT_SYMLINK_NOFOLLOW, &change, sizeof change) == 0 ? 0
+                                                                                                     : errno;
+}
+
 struct close_object {
     void operator()(bpf_object* object) const { bpf_object__close(object); }
 };
@@ -228,10 +265,19 @@ std::vector<std::string> protections() {
     for (const guard_hook& hook : guard_hooks) add(std::string("hook ") + hook.name);
     for (const list& each : refused_lists) add(std::string("filter ") + each.name);
     for (const std::string_view name : judged_names()) add("filter " + std::string(name));
-    for (const char* each : {unlisted, foreign_abi, x32_numbers}) add(std::string("filter ") + each);
+    for (const char* each : {unlisted, foreign_abi}) add(std::string("filter ") + each);
+    if (has_x32()) add(std::string("filter ") + x32_numbers);
     for (std::uint32_t rule = 0; rule <= PINFOLD_RULE_LAST; ++rule)
         if (is_relays(rule)) add("relay " + std::string(text_of_rule(rule).name));
     add("relay check");
+    if (::geteuid() == 0) {
+        const auto cage = cage_machine::here().start(caged().with_project("/var/tmp", 0), {"sleep", "60"});
+        for (const std::string& each : mounts_of(cage->built().init().pid(), "/var/tmp")) {
+            // What covers a corner of /proc is a copy of one empty tree, or of /dev/null: only that it is there counts.
+            const bool corner = each.starts_with("/proc/") && !each.starts_with("/proc/sys ");
+            if (!corner || each.ends_with(cover)) add("mount " + each);
+        }
+    }
     return all;
 }
 
@@ -265,6 +311,45 @@ destination_check from_relay(destination_check check) {
         const std::uint32_t found = check(mode, protocol, to);
         return found == rule ? std::uint32_t{PINFOLD_RULE_NONE} : found;
     };
+}
+
+std::vector<std::string> mounts_of(pid_t process, const std::filesystem::path& project) {
+    std::vector<std::string> all;
+    std::istringstream mounts(read_file(fmt::format("/proc/{}/mountinfo", process)));
+    for (std::string line; std::getline(mounts, line);) {
+        std::istringstream fields(line);
+        std::string path;
+        std::string options;
+        for (int skipped = 0; skipped < 5; ++skipped) fields >> path; // the fifth is where it is
+        fields >> options;
+        const std::string name = path == project.native() ? project_name : path;
+        for (const attribute& each : attributes)
+            if (("," + options + ",").find(fmt::format(",{},", each.name)) != std::string::npos)
+                all.push_back(name + " " + each.name);
+        if (path.starts_with("/proc/")) all.push_back(name + " " + cover);
+    }
+    return all;
+}
+
+void from_mounts(pid_t init, const std::filesystem::path& project) {
+    const auto name = chosen("mount");
+    if (!name) return;
+    const std::size_t space = name->rfind(' ');
+    std::string path = name->substr(0, space);
+    if (path == project_name) {
+        if (project.empty()) return;
+        path = project;
+    }
+    const unique_fd there(check(::open(fmt::format("/proc/{}/ns/mnt", init).c_str(), O_RDONLY | O_CLOEXEC),
+                                "open the mount namespace of a cage"));
+    const pid_t changer = check(::fork(), "fork who changes a mount");
+    if (changer == 0) {
+        if (::setns(there.get(), CLONE_NEWNS) != 0) ::_exit(errno);
+        ::_exit(change_mount(path, name->substr(space + 1)));
+    }
+    int status = 0;
+    check(::waitpid(changer, &status, 0), "wait for who changes a mount");
+    if (WEXITSTATUS(status) != 0) fail_errno(WEXITSTATUS(status), "leave out: mount {}", *name);
 }
 
 bool is(guard which) {

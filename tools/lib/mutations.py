@@ -41,7 +41,10 @@ FIRST = [
     ("filter socket", ["sockets_test", "syscalls_test"]),
     ("filter", ["syscalls_test"]),
     ("relay", ["relay_rules_test"]),
+    ("mount", ["mounts_test"]),
     ("rule guard.h", ["guards_test", "policy_test"]),
+    ("rule options.bpf.c: cage_option", ["guards_test", "policy_test"]),
+    ("rule sockets.bpf.c: cage_socket", ["guards_test", "policy_test"]),
     ("rule", ["guards_test"]),
 ]
 
