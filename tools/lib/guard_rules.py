@@ -30,7 +30,8 @@ PATTERNS = [
     ("refuses", r"size > \(__s32\)sizeof\(struct in6_flowlabel_req\)", "0"),
     ("refuses", r"\tcase IPV6_\w+:\n(?=\tcase|\t\treturn size != 0)", ""),
     ("says", r"\tbpf_set_retval\(-EACCES\);", "\t;"),
-    ("refuses", r"(?<=return )DENY(?=;)", "ALLOW"),
+    # Either of the two refuses: the kernel takes the errno that was set for a refusal, whatever is returned.
+    ("refuses", r"bpf_set_retval\(-EACCES\);\s*return DENY(?=;)", "return ALLOW"),
     ("records", r"bpf_ringbuf_output\(&denials, denial, sizeof\(\*denial\), 0\)", "0"),
     ("counts", r"__sync_fetch_and_add\(lost, 1\)", "(void)lost"),
     ("names", r"denial->cage = policy->cage", "denial->cage = 0"),
