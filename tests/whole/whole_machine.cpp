@@ -30,22 +30,20 @@ void give_to_owner(const fs::path& path, mode_t mode) {
     check(::chown(path.c_str(), owner_id, owner_id), "give away {}", path.native());
 }
 
-// What the tests plant is seen by what they start and by nobody else, and what is left behind can be reaped here.
-std::string prepare(const world& net) {
+void remove_folder(const fs::path& folder) {
+    const unique_fd above(::open(folder.parent_path().c_str(), O_DIRECTORY | O_CLOEXEC));
+    if (remove_tree_at(above.get(), folder.filename().c_str()) != 0)
+        std::fprintf(stderr, "%s could not be removed\n", folder.c_str());
+}
+
+std::string next_name() {
     static int made = 0;
-    if (made == 0) {
-        check(::unshare(CLONE_NEWNS), "make a mount namespace for the tests");
-        check(::mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr), "keep the tests' mounts to them");
-        check(::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "take over what agents leave");
-    }
-    net.enter("machine");
     return fmt::format("pinfold-whole-{}-{}", ::getpid(), made++);
 }
 
-void reap_strangers(pid_t except) {
+void reap_strangers() {
     for (siginfo_t found{}; ::waitid(P_ALL, 0, &found, WEXITED | WNOHANG | WNOWAIT) == 0 && found.si_pid != 0;
          found = {}) {
-        if (found.si_pid == except) return;
         ::waitpid(found.si_pid, nullptr, 0);
     }
 }
@@ -125,15 +123,52 @@ int started_cli::wait(std::chrono::seconds limit) {
     return *ended_;
 }
 
+// ---- what all machines stand on ----
+
+common_ground& common_ground::here() {
+    static common_ground ground;
+    return ground;
+}
+
+// What the tests plant is seen by what they start and by nobody else, and what is left behind can be reaped here.
+common_ground::common_ground()
+    : folder_(fs::temp_directory_path() / fmt::format("pinfold-whole-{}", ::getpid())) {
+    check(::unshare(CLONE_NEWNS), "make a mount namespace for the tests");
+    check(::mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr), "keep the tests' mounts to them");
+    check(::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "take over what agents leave");
+    world_.enter("machine");
+    for (const fs::path& each : {folder_, folder_ / "images"}) {
+        check(::mkdir(each.c_str(), 0755), "make {}", each.native());
+        check(::chmod(each.c_str(), 0755), "open the way to {}", each.native());
+    }
+    plant(text_of("/etc/passwd") +
+              fmt::format("{0}:x:{1}:{1}::{2}:/bin/sh\n", owner_name, owner_id, home().native()),
+          "/etc/passwd");
+    plant(text_of("/etc/group") + fmt::format("{}:x:{}:\n", owner_name, owner_id), "/etc/group");
+    plant(text_of(world_.directory() / "resolv.conf"), "/etc/resolv.conf");
+}
+
+common_ground::~common_ground() {
+    for (const char* each : {"/etc/resolv.conf", "/etc/group", "/etc/passwd"}) ::umount2(each, MNT_DETACH);
+    remove_folder(folder_);
+}
+
+void common_ground::plant(const std::string& text, const char* over) const {
+    const fs::path file = folder_ / fs::path(over).filename();
+    std::ofstream(file) << text;
+    check(::chmod(file.c_str(), 0644), "open {} to everybody", file.native());
+    check(::mount(file.c_str(), over, nullptr, MS_BIND, nullptr), "plant {}", over);
+}
+
 // ---- the machine ----
 
 whole_machine::whole_machine(settings how)
     : how_(std::move(how)),
-      name_(prepare(world_)),
-      folder_(fs::temp_directory_path() / name_),
+      name_(next_name()),
+      folder_(ground_.folder() / name_),
       pins_(fs::path("/sys/fs/bpf") / name_),
       cgroup_mount_(find_cgroup2(read_file("/proc/self/mountinfo")).value()),
-      home_(folder_ / "home"),
+      home_(ground_.home()),
       pinfold_(home_ / "run/pinfold/api.sock") {
     make_places();
     write_config();
@@ -144,21 +179,9 @@ whole_machine::whole_machine(settings how)
     start_keeper();
 }
 
-void whole_machine::plant(const std::string& text, const char* over) const {
-    const fs::path file = folder_ / fmt::format("planted-{}", fs::path(over).filename().native());
-    std::ofstream(file) << text;
-    check(::chmod(file.c_str(), 0644), "open {} to everybody", file.native());
-    check(::mount(file.c_str(), over, nullptr, MS_BIND, nullptr), "plant {}", over);
-}
-
 void whole_machine::make_places() {
     check(::mkdir(folder_.c_str(), 0755), "make {}", folder_.native());
-    check(::chmod(folder_.c_str(), 0755), "open the way to {}", home_.native());
-    plant(text_of("/etc/passwd") +
-              fmt::format("{0}:x:{1}:{1}::{2}:/bin/sh\n", owner_name, owner_id, home_.native()),
-          "/etc/passwd");
-    plant(text_of("/etc/group") + fmt::format("{}:x:{}:\n", owner_name, owner_id), "/etc/group");
-    plant(text_of(world_.directory() / "resolv.conf"), "/etc/resolv.conf");
+    check(::chmod(folder_.c_str(), 0755), "open the way to the keeper");
     for (const fs::path& each : {home_, home_ / "run", project()}) give_to_owner(each, 0700);
     for (const auto& [place, size] : {std::pair{run_dir(), how_.run_size}, {state_dir(), how_.state_size}}) {
         fs::create_directory(place);
@@ -166,6 +189,8 @@ void whole_machine::make_places() {
         check(::mount("tmpfs", place.c_str(), "tmpfs", 0, ("mode=755,size=" + size).c_str()),
               "mount a tmpfs at {}", place.native());
     }
+    if (how_.state_size.empty())
+        fs::create_directory_symlink(ground_.folder() / "images", state_dir() / "images");
 }
 
 void whole_machine::write_config() {
@@ -186,12 +211,10 @@ whole_machine::~whole_machine() {
     fs::remove_all(pins_, ignored);
     ::rmdir((cgroup_folder() / "anchor").c_str());
     ::rmdir(cgroup_folder().c_str());
-    for (const char* each : {"/etc/resolv.conf", "/etc/group", "/etc/passwd"}) ::umount2(each, MNT_DETACH);
     for (const fs::path& each : {run_dir(), state_dir()}) ::umount2(each.c_str(), MNT_DETACH);
-    const unique_fd above(::open(folder_.parent_path().c_str(), O_DIRECTORY | O_CLOEXEC));
-    if (remove_tree_at(above.get(), folder_.filename().c_str()) != 0)
-        std::fprintf(stderr, "%s could not be removed\n", folder_.c_str());
-    reap_strangers(0);
+    remove_folder(folder_);
+    remove_folder(home_);
+    reap_strangers();
 }
 
 // What a dead keeper left, where a test ends early.

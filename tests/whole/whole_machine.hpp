@@ -51,6 +51,25 @@ private:
     std::optional<int> ended_;
 };
 
+// What the machines of one test binary have in common, since it takes long to make: the world, /etc with the owner in it,
+// and images.
+class common_ground {
+public:
+    static common_ground& here();
+    [[nodiscard]] test::world& net() noexcept { return world_; }
+    [[nodiscard]] const std::filesystem::path& folder() const noexcept { return folder_; }
+    [[nodiscard]] std::filesystem::path home() const { return folder_ / "home"; }
+
+private:
+    common_ground();
+    ~common_ground();
+    void plant(const std::string& text, const char* over) const;
+
+    test::world world_;
+    std::filesystem::path folder_;
+};
+
+// One at a time.
 class whole_machine {
 public:
     struct settings {
@@ -92,12 +111,12 @@ public:
     [[nodiscard]] std::string differs_from(const std::vector<std::string>& before,
                                            std::chrono::seconds limit = std::chrono::seconds(10));
     [[nodiscard]] std::vector<std::string> cages(); // cgroups of cages
-    std::uint32_t next_range(); // makes a cage and ends it
+    std::uint32_t next_range();                     // makes a cage and ends it
     // Hooks whose pin is missing while their cage has processes; empty = guarded, or gone.
     [[nodiscard]] std::vector<std::string> unguarded();
 
-    [[nodiscard]] test::world& net() noexcept { return world_; }
-    [[nodiscard]] arrived at_target() { return world_.count("lan", "", forbidden); }
+    [[nodiscard]] test::world& net() noexcept { return ground_.net(); }
+    [[nodiscard]] arrived at_target() { return net().count("lan", "", forbidden); }
     [[nodiscard]] const std::filesystem::path& folder() const noexcept { return folder_; }
     [[nodiscard]] std::filesystem::path cgroup_folder() const { return cgroup_mount_ / name_; }
     [[nodiscard]] const std::filesystem::path& pins() const noexcept { return pins_; }
@@ -105,13 +124,12 @@ public:
     [[nodiscard]] std::filesystem::path state_dir() const { return folder_ / "state"; }
 
 private:
-    void plant(const std::string& text, const char* over) const;
     void make_places();
     void write_config();
     void end_cages() const;
 
     settings how_;
-    test::world world_;
+    common_ground& ground_ = common_ground::here();
     std::string name_;
     std::filesystem::path folder_, pins_, cgroup_mount_, home_;
     cli pinfold_;
