@@ -56,6 +56,11 @@ public:
     // Tokens that the gateway counted.
     void count(std::uint64_t requests, std::uint64_t tokens_in, std::uint64_t tokens_out);
 
+    // One more event, of something that befell it. Throws store_failure.
+    void record(std::string kind, const std::string& by, std::string data);
+    // Pulsed when its state, its prompts, what it said or one of its tasks has changed, and when it is deleted.
+    event changed;
+
     void listen(listener& who) { listeners_.insert(&who); }
     void forget(listener& who) { listeners_.erase(&who); }
 

@@ -80,6 +80,9 @@ public:
     [[nodiscard]] std::optional<std::string> setting(std::string_view key);
     void set(std::string_view key, std::string_view value);
 
+    // For tables of others beside these: one process, one connection.
+    [[nodiscard]] database& file() noexcept { return in_; }
+
 private:
     void write_events(std::int64_t session, const std::vector<event_row>& events);
     void write_row(const session_row& row);
