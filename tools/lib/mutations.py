@@ -31,6 +31,7 @@ FIRST = [
     ("step filter_syscalls", ["syscalls_test"]),
     ("step bind_path", ["files_test"]),
     ("step place_binds", ["files_test"]),
+    ("step mount_", ["machine_view_test", "mounts_test"]),
     ("step", ["machine_view_test"]),
     ("guard options", ["guards_test", "sockets_test"]),
     ("guard sockets", ["guards_test", "sockets_test"]),
