@@ -152,6 +152,8 @@ def main():
     parser.add_argument("--only", metavar="TEXT", help="protections with this in their names")
     parser.add_argument("--list", action="store_true", help="name the protections, run nothing")
     parser.add_argument("--quick", action="store_true", help="try only the files that should notice, for who writes tests")
+    parser.add_argument("--budget", type=float, metavar="SECONDS",
+                        help="stop then, and say what was not reached; each day begins at another place of the list")
     parser.add_argument("--build", default=TREE / "build/release", type=pathlib.Path)
     parser.add_argument("--limit", type=float, default=600, help="seconds for one run of the tests")
     options = parser.parse_args()
@@ -171,6 +173,10 @@ def main():
     if os.geteuid() != 0:
         sys.exit("mutations: they make cages: run 'sudo tools/test --mutations'")
 
+    if options.budget:
+        first = int(time.time() // 86400) * 29 % len(names)
+        names = names[first:] + names[:first]
+
     # A case that fails with everything in place says nothing.
     begun = time.monotonic()
     needed = sorted({file for name in names for file in first_files(name)})
@@ -183,6 +189,9 @@ def main():
     unproven = []
     with tempfile.TemporaryDirectory(prefix="pinfold-mutations-") as scratch:
         for number, name in enumerate(names, 1):
+            if options.budget and time.monotonic() - begun > options.budget:
+                say(f"the budget is used up: {len(names) - number + 1} protections were not reached, from '{name}' on")
+                break
             if name.startswith(LIMIT) and name.split()[1].split(".")[0] not in controllers:
                 say(f"[{number}/{len(names)}] {name}: not on this machine: its controller is not on cgroup v2")
                 continue
