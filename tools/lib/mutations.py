@@ -2,8 +2,8 @@
 """Leaves out one protection after the other, in all cages of a run, and shows which cases of cagebreak fail then.
 
 The list comes from the product: the steps of a plan, the hooks of the guards, the lists of the system call filter, the
-answers of the relay (tests/cagebreak/left_out.cpp), and each rule in the guards' sources (guard_rules.py). A protection
-whose absence fails nothing is a failure: exit code 1."""
+answers of the relay, what each mount forbids (tests/cagebreak/left_out.cpp), and each rule in the guards' sources
+(guard_rules.py). A protection whose absence fails nothing is a failure: exit code 1."""
 import argparse
 import functools
 import json
