@@ -263,7 +263,12 @@ void cages::finish_all(std::uint64_t cage, const program_end& how) {
 }
 
 void cages::program_ended(const wire::ended& what) {
-    program_end how{.status = what.status, .memory_kill = what.memory_kill, .memory_peak = what.memory_peak};
+    program_end how{.status = what.status,
+                    .memory_kill = what.memory_kill,
+                    .memory_peak = what.memory_peak,
+                    .memory_limit = what.memory_limit,
+                    .memory_kills = what.memory_kills,
+                    .memory_victim = what.memory_victim};
     if (what.process == 0) {
         const auto known = by_id_.find(what.cage);
         if (known != by_id_.end() && known->second->first->adopted && what.status == status_unknown)

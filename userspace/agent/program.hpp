@@ -27,7 +27,10 @@ struct program_end {
     int status = 0;                // 0 to 255, 128 + signal
     bool memory_kill = false;      // the limit ended it
     std::uint64_t memory_peak = 0; // bytes, where known
-    bool keeper_lost = false;      // nobody can say any more how it ended
+    std::uint64_t memory_limit = 0;
+    std::uint32_t memory_kills = 0; // of whatever ran in its cage
+    std::string memory_victim;      // the last one's name, where known
+    bool keeper_lost = false;       // nobody can say any more how it ended
 };
 
 class program {

@@ -96,6 +96,17 @@ private:
     unique_fd home_;
 };
 
+// A keeper may be spared where the machine runs out of memory (OOMScoreAdjust= of its unit); what is born in a cage must
+// not be. Written to the child it would be too late for what that has forked, and what a cage writes itself it could take
+// back: so the keeper is not spared for the time of a clone. What it was, or nothing.
+constexpr const char* oom_score = "/proc/self/oom_score_adj";
+std::string stop_sparing() {
+    std::string before = read_file(oom_score);
+    if (before == "0\n") return {};
+    write_file_at(AT_FDCWD, oom_score, "0");
+    return before;
+}
+
 struct clone_result {
     pid_t pid = 0;
     unique_fd pidfd;
@@ -107,9 +118,13 @@ clone_result clone_into(int cgroup, std::uint64_t flags) {
     args.pidfd = reinterpret_cast<std::uintptr_t>(&pidfd);
     args.exit_signal = SIGCHLD;
     args.cgroup = static_cast<std::uint64_t>(cgroup);
-    const long pid = check(::syscall(SYS_clone3, &args, sizeof args),
-                           "clone a child into the cgroup of the cage");
-    return {static_cast<pid_t>(pid), unique_fd(pid == 0 ? -1 : pidfd)};
+    const std::string spared = stop_sparing();
+    const long pid = ::syscall(SYS_clone3, &args, sizeof args);
+    if (pid == 0) return {};
+    const int error = errno;
+    if (!spared.empty()) write_file_at(AT_FDCWD, oom_score, spared);
+    if (pid < 0) fail_errno(error, "clone a child into the cgroup of the cage");
+    return {static_cast<pid_t>(pid), unique_fd(pidfd)};
 }
 
 // The pidfd that the child sends before it becomes a program of the cage.

@@ -11,6 +11,7 @@
 #include <spdlog/spdlog.h>
 #include <sstream>
 #include <sys/stat.h>
+#include <unistd.h>
 
 namespace pinfold {
 
@@ -47,6 +48,41 @@ bool remove_below(int directory) {
               ::unlinkat(directory, name.c_str(), AT_REMOVEDIR) == 0 && all;
     }
     return all;
+}
+
+bool names(const std::string& list, const char* controller) {
+    const std::vector<std::string> all = words(list);
+    return std::ranges::find(all, controller) != all.end();
+}
+
+// The root may hold processes and hand controllers down; it is the one cgroup without this file.
+bool is_root(const cgroup& which) {
+    return ::faccessat(which.fd(), "cgroup.events", F_OK, 0) != 0;
+}
+
+// A cgroup below the root that hands controllers down may hold no process. Asked before the kernel is: it refuses memory
+// (EBUSY), but takes cpu and pids, and then no process can be put below (EOPNOTSUPP). A service whose cgroup was given to
+// it (systemd's Delegate=) begins in it and steps aside, into a leaf of its own; only where nobody else is in there.
+void need_empty(const cgroup& from, const std::string& shown) {
+    if (is_root(from)) return;
+    const std::string inside = from.read("cgroup.procs");
+    if (inside.empty()) return;
+    if (inside != fmt::format("{}\n", ::getpid()))
+        fail("cgroup {} holds processes, and so may not hand it down: name a cgroup without any as cgroup= "
+             "in the "
+             "keeper's configuration",
+             shown);
+    cgroup::make(from.fd(), "keeper").write("cgroup.procs", fmt::format("{}", ::getpid()));
+}
+
+// A controller works in a cage only if it is on in each cgroup above, from the root down. Nothing is written where it is on
+// already: what is systemd's stays as systemd wants it.
+void hand_down(const cgroup& from, const char* controller, const std::string& shown) {
+    if (names(from.read("cgroup.subtree_control"), controller)) return;
+    if (!names(from.read("cgroup.controllers"), controller))
+        fail("cgroup {} does not have it: turn it on in cgroup.subtree_control of the cgroup above", shown);
+    need_empty(from, shown);
+    from.write("cgroup.subtree_control", fmt::format("+{}", controller));
 }
 
 } // namespace
@@ -135,25 +171,31 @@ bool cgroup::remove() {
     return false;
 }
 
-cgroup_tree::cgroup_tree(const std::string& name) {
+cgroup_tree::cgroup_tree(const std::string& path) {
     const auto mount = find_cgroup2(read_file("/proc/self/mountinfo"));
     if (!mount)
         fail("no cgroup v2 hierarchy is mounted on this machine: mount one (systemd does) and start again");
     mount_ = *mount;
     const unique_fd root = open_directory(mount_);
-    const cgroup top = cgroup::open(root.get(), ".");
-    const std::vector<std::string> offered = words(top.read("cgroup.controllers"));
-    folder_ = cgroup::make(root.get(), name);
+    std::vector<cgroup> way; // the root, and each cgroup down to the folder
+    way.push_back(cgroup::open(root.get(), "."));
+    const std::vector<std::string> offered = words(way.front().read("cgroup.controllers"));
+    for (const std::filesystem::path& name : std::filesystem::path(path))
+        way.push_back(cgroup::make(way.back().fd(), name));
     for (const char* controller : {"memory", "cpu", "pids"}) {
         if (std::ranges::find(offered, controller) == offered.end()) continue;
-        try { // from the root down: a controller must be on in each parent
-            top.write("cgroup.subtree_control", fmt::format("+{}", controller));
-            folder_.write("cgroup.subtree_control", fmt::format("+{}", controller));
+        try {
+            std::string shown = "/";
+            for (const cgroup& each : way) {
+                if (&each != &way.front()) shown += (shown == "/" ? "" : "/") + each.name();
+                hand_down(each, controller, shown);
+            }
             controllers_.emplace_back(controller);
-        } catch (const std::system_error& error) {
+        } catch (const std::exception& error) {
             spdlog::warn("controller {} cannot be used for cages: {}", controller, error.what());
         }
     }
+    folder_ = std::move(way.back());
 }
 
 bool cgroup_tree::has(const std::string& controller) const {

@@ -52,11 +52,13 @@ private:
     std::string name_;
 };
 
-// pinfold's own folder at the root of the hierarchy: the cages' parent, with its controllers handed down.
+// pinfold's own folder in the hierarchy: the cages' parent. The controllers memory, cpu and pids are turned on in each
+// cgroup from the root down to it, where the kernel lets that be; has() tells which could be.
 class cgroup_tree {
 public:
-    // Throws with what is missing where there is no cgroup v2.
-    explicit cgroup_tree(const std::string& name);
+    // `path` is relative to the root: "pinfold", or "system.slice/pinfold-keeper.service/cages" for a service that was
+    // given its cgroup (Delegate=). Folders are made where absent. Throws with what is missing where there is no cgroup v2.
+    explicit cgroup_tree(const std::string& path);
 
     [[nodiscard]] int fd() const noexcept { return folder_.fd(); }
     [[nodiscard]] const std::filesystem::path& mount() const noexcept { return mount_; }

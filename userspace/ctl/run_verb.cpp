@@ -33,17 +33,24 @@ private:
     bool may_show_, shown_ = false;
 };
 
+// Also where the command itself went on: what it had started is not whole.
+void tell_memory(const json& end) {
+    const std::uint64_t peak = end.value("memory_peak", std::uint64_t{0});
+    const std::uint64_t limit = end.value("memory_limit", std::uint64_t{0});
+    const std::uint64_t kills = end.value("memory_kills", std::uint64_t{0});
+    const std::string victim = end.value("memory_victim", "");
+    print_error(fmt::format("killed{}{}: memory limit {}reached{}; raise it with --memory",
+                            victim.empty() ? "" : " " + printable(victim),
+                            kills > 1 ? fmt::format(" and {} before it", kills - 1) : "",
+                            limit > 0 ? format_bytes(limit) + " " : "",
+                            peak > 0 ? " (peak " + format_bytes(peak) + ")" : ""),
+                false);
+}
+
 void tell_end(const json& end, const std::string& name, const common_options& options) {
     if (options.json)
         return fmt::print(stderr, "{}\n", end.dump(-1, ' ', false, json::error_handler_t::replace));
-    if (end.value("memory_kill", false)) {
-        const std::uint64_t peak = end.value("memory_peak", std::uint64_t{0});
-        const std::uint64_t limit = end.value("memory_limit", std::uint64_t{0});
-        print_error(fmt::format("killed: memory limit {}reached{}; raise it with --memory",
-                                limit > 0 ? format_bytes(limit) + " " : "",
-                                peak > 0 ? " (peak " + format_bytes(peak) + ")" : ""),
-                    false);
-    }
+    if (end.value("memory_kill", false) || end.value("memory_kills", std::uint64_t{0}) > 0) tell_memory(end);
     if (end.value("keeper_lost", false))
         print_error("the keeper was gone when the program ended: its exit code is not known", false);
     const std::uint64_t denials = end.value("denials", std::uint64_t{0});

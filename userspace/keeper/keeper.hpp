@@ -4,6 +4,7 @@
 #include "cage/cage.hpp"
 #include "keeper/client.hpp"
 #include "keeper/images.hpp"
+#include "keeper/kill_log.hpp"
 #include "keeper/loop.hpp"
 #include "keeper/options.hpp"
 #include "keeper/records.hpp"
@@ -66,7 +67,8 @@ private:
     void watch(held_cage& what);
     void program_ended(std::uint64_t id, std::uint32_t number);
     void cage_ended(std::uint64_t id);
-    void end(std::uint64_t id, exit_status status, bool memory_kill, std::uint64_t peak);
+    void end(std::uint64_t id, exit_status status, bool by_kernel);
+    void tell_memory(held_cage& what, wire::ended& into);
     void forget(std::uint64_t id);
     [[nodiscard]] wire::cage_state describe(const held_cage& what) const;
 
@@ -103,6 +105,7 @@ private:
     kept_files kept_;
     routes routes_;
     machine_facts facts_;
+    kill_log kill_log_;
     unique_fd init_program_;
     unique_fd probe_program_;
     workshop tools_;

@@ -268,7 +268,7 @@ void keeper::remove(client& from, const std::string& name) {
     const auto kept = kept_.find(from.who().uid, name);
     if (running == nullptr && !kept)
         fail("there is no cage named {}: 'pinfold ls' lists those there are", name);
-    if (running != nullptr) end(running->state.cage, {.code = 128 + SIGKILL, .by_signal = true}, false, 0);
+    if (running != nullptr) end(running->state.cage, {.code = 128 + SIGKILL, .by_signal = true}, false);
     if (kept) {
         if (!kept_.remove(from.who().uid, name))
             fail("some files of cage {} could not be removed from the state directory", name);
@@ -298,10 +298,7 @@ void keeper::program_ended(std::uint64_t id, std::uint32_t number) {
     events_.forget(program.pidfd());
     const auto status = program.try_reap();
     wire::ended message{.cage = id, .process = number, .status = status ? status->code : 255};
-    const std::uint64_t kills = held.built->group().read_key("memory.events", "oom_kill").value_or(0);
-    message.memory_kill = message.status == 128 + SIGKILL && kills > held.memory_kills;
-    message.memory_peak = held.built->group().read_number("memory.peak").value_or(0);
-    held.memory_kills = kills;
+    tell_memory(held, message);
     const int asker = found->second.client_fd;
     held.entered.erase(found);
     send_to(asker, {.body = message});
@@ -309,22 +306,37 @@ void keeper::program_ended(std::uint64_t id, std::uint32_t number) {
 
 void keeper::cage_ended(std::uint64_t id) {
     held_cage& held = cages_.at(id);
-    const cgroup& group = held.built->group();
-    const std::uint64_t kills = group.read_key("memory.events", "oom_kill").value_or(0);
-    const std::uint64_t peak = group.read_number("memory.peak").value_or(0);
     events_.forget(held.built->init().pidfd());
     const exit_status status = held.built->init().try_reap().value_or(exit_status{.code = 255});
-    end(id, status, status.code == 128 + SIGKILL && kills > held.memory_kills, peak);
+    end(id, status, true);
 }
 
-void keeper::end(std::uint64_t id, exit_status status, bool memory_kill, std::uint64_t peak) {
+// What its memory limit did to the cage since it was last told; `into` has the status already.
+void keeper::tell_memory(held_cage& what, wire::ended& into) {
+    const cgroup& group = what.built->group();
+    const std::uint64_t kills = group.read_key("memory.events", "oom_kill").value_or(0);
+    into.memory_limit = what.state.limits.memory_bytes;
+    into.memory_peak = group.read_number("memory.peak").value_or(0);
+    into.memory_kills = static_cast<std::uint32_t>(kills - what.memory_kills);
+    into.memory_kill = into.memory_kills > 0 && into.status == 128 + SIGKILL;
+    if (into.memory_kills == 0) return;
+    what.memory_kills = kills;
+    into.memory_victim = kill_log_.take(cage_name(what.state.cage));
+    spdlog::info("cage {}: {} killed at its memory limit of {} bytes (peak {})", what.state.name,
+                 into.memory_victim.empty() ? "a process" : into.memory_victim, into.memory_limit,
+                 into.memory_peak);
+}
+
+// `by_kernel`: nobody asked for it, so a kill may be the memory limit's.
+void keeper::end(std::uint64_t id, exit_status status, bool by_kernel) {
     pass_denials(); // what it did at last belongs before the news of its end
     const int maker = cages_.at(id).client_fd;
     const std::uint32_t owner = cages_.at(id).state.owner;
+    wire::ended message{.cage = id, .process = 0, .status = status.code};
+    tell_memory(cages_.at(id), message);
+    message.memory_kill = message.memory_kill && by_kernel;
     forget(id);
-    tell_end(
-        maker, owner,
-        {.cage = id, .process = 0, .status = status.code, .memory_kill = memory_kill, .memory_peak = peak});
+    tell_end(maker, owner, message);
 }
 
 void keeper::tell_end(int maker, std::uint32_t owner, const wire::ended& end) {

@@ -86,7 +86,7 @@ void keeper::end_unclaimed() {
     for (const std::uint64_t id : orphans) {
         spdlog::info("cage {} ends: no agent has come back for it within {} s", cage_name(id),
                      options_.claim_seconds);
-        end(id, {.code = 128 + SIGKILL, .by_signal = true}, false, 0);
+        end(id, {.code = 128 + SIGKILL, .by_signal = true}, false);
     }
 }
 

@@ -281,7 +281,8 @@ void describe(A& archive, facts& v) {
 }
 template <typename A>
 void describe(A& archive, ended& v) {
-    all(archive, v.cage, v.process, v.status, v.memory_kill, v.memory_peak);
+    all(archive, v.cage, v.process, v.status, v.memory_kill, v.memory_peak, v.memory_limit, v.memory_kills,
+        v.memory_victim);
 }
 template <typename A>
 void describe(A& archive, denials& v) {

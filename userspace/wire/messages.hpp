@@ -131,7 +131,10 @@ struct ended { // a program ended; process 0 is the cage's first, and with it th
     std::uint32_t process = 0;
     std::int32_t status = 0; // 0 to 255, 128 + signal
     bool memory_kill = false;
-    std::uint64_t memory_peak = 0; // bytes, where known
+    std::uint64_t memory_peak = 0;  // bytes, where known
+    std::uint64_t memory_limit = 0; // bytes
+    std::uint32_t memory_kills = 0; // processes of the cage that were killed at it and not told yet
+    std::string memory_victim;      // the name of the last, where known
 };
 struct denials {
     std::vector<pinfold_denial> list;

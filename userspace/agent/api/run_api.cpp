@@ -40,6 +40,9 @@ json exit_json(const program_end& end) {
     return {{"status", end.status},
             {"memory_kill", end.memory_kill},
             {"memory_peak", end.memory_peak},
+            {"memory_limit", end.memory_limit},
+            {"memory_kills", end.memory_kills},
+            {"memory_victim", end.memory_victim},
             {"keeper_lost", end.keeper_lost}};
 }
 
@@ -69,7 +72,7 @@ task<> run_and_carry(services& with, stdio_session& session, std::string /*name*
     if (!first->ended.is_set()) co_await first->kill();
     with.owned.forget(*record);
     spdlog::info("{} \"{}\" ended with {}{}", to_string(record->mode), record->name, first->end.status,
-                 first->end.memory_kill ? " (memory limit)" : "");
+                 first->end.memory_kills > 0 ? " (memory limit reached)" : "");
     if (error) std::rethrow_exception(error);
     json end = exit_json(first->end);
     end.update({{"denials", record->denials}, {"memory_limit", record->limits.memory_bytes}});
