@@ -34,7 +34,7 @@ TEST_CASE("the doctor names the guard that a cage lacks, also where the relay re
     CHECK(names(without_destinations, "a private address (guard destinations)"));
     CHECK(names(problems_of(caged().without(guard::destinations), cage_mode::caged), "guard destinations"));
     const auto without_options = problems_of(sealed().without(guard::options), cage_mode::sealed);
-    CHECK(names(without_options, "IP options (guard options)"));
+    CHECK(names(without_options, "guard options"));
     CHECK_FALSE(names(without_options, "guard destinations"));
 }
 

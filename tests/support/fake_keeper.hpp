@@ -27,7 +27,10 @@ namespace pinfold::test {
 
 class fake_keeper {
 public:
-    explicit fake_keeper(const std::filesystem::path& socket) : path_(socket) {
+    // `allows`: an act that this machine's scratch cages allow; `more`: one more fact of it.
+    explicit fake_keeper(const std::filesystem::path& socket, std::string allows = "",
+                         std::optional<wire::fact> more = std::nullopt)
+        : path_(socket), allows_in_probe_(std::move(allows)), more_(std::move(more)) {
         sockaddr_un address{.sun_family = AF_UNIX};
         std::strncpy(address.sun_path, socket.c_str(), sizeof address.sun_path - 1);
         ::unlink(socket.c_str());
@@ -54,11 +57,12 @@ public:
         poke();
     }
     std::atomic<std::uint64_t> last_cage{0};
-    std::atomic<unsigned> makes{0}, removes{0}, signals{0};
+    std::atomic<unsigned> makes{0}, removes{0}, signals{0}, probes{0};
     std::atomic<bool> memory_kill{false}; // how the next ends are told
     std::atomic<int> make_delay_ms{0};
-    std::string refuse_make; // set before the agent connects
-    cage_spec last_spec;     // read it when nothing is being made
+    std::string refuse_make;               // set before the agent connects
+    wire::explained told{.rule = PINFOLD_RULE_PRIVATE, .guarded = true}; // what the guards answer to any destination
+    cage_spec last_spec;                   // read it when nothing is being made
 
 private:
     struct child {
@@ -149,16 +153,20 @@ private:
     }
     void act(wire::probe& what, wire::message& answer) {
         cage_spec spec{.name = "doctor", .mode = what.mode};
-        spec.command = {
-            .argv = {"sh", "-c", "printf 'bpf\\trefused\\tEPERM\\nuser namespaces\\tallowed\\t\\n'"},
-            .directory = "/"};
-        make(spec, answer);
+        const std::string said = "TCP to the agents' port\trefused\tEACCES\nraw sockets\trefused\tEACCES\n"
+                                 "IP options\trefused\tEACCES\nbpf\trefused\tEPERM\n" +
+                                 (allows_in_probe_.empty() ? "" : allows_in_probe_ + "\tallowed\t\n") +
+                                 (what.mode == cage_mode::caged ? "user namespaces\tallowed\t\n" : "");
+        spec.command = {.argv = {"printf", "%s", said}, .directory = "/"};
+        ++probes;
+        make(spec, answer, ++last_scratch_);
     }
     void act(wire::start& what, wire::message&) {
         fake_cage& one = cages_.at(what.cage);
         one.programs[0] = spawn(one.spec.command, one.inside);
         one.inside.clear();
         one.running = true;
+        if (one.spec.name == "doctor") deny_probe(what.cage);
     }
     void act(wire::exec& what, wire::message& answer) {
         fake_cage& one = cages_.at(what.cage);
@@ -202,12 +210,22 @@ private:
     void act(wire::plan_request& what, wire::message& answer) {
         answer.body = wire::plan_text{.steps = {"make the cgroup of " + what.spec.name, "start the child"}};
     }
+    // What the probe said was refused is told too, before its end.
+    void deny_probe(std::uint64_t cage) {
+        wire::denials all;
+        for (const std::uint32_t act : {PINFOLD_ACT_CONNECT, PINFOLD_ACT_OPTION})
+            all.list.push_back({.cage = cage, .act = act, .rule = PINFOLD_RULE_RESERVED});
+        agent_->send({.body = std::move(all)});
+    }
+    void act(wire::explain&, wire::message& answer) { answer.body = told; }
     void act(wire::facts_request&, wire::message& answer) {
-        answer.body = wire::facts{.list = {{.name = "kernel", .value = "6.1", .good = true}}};
+        wire::facts all{.list = {{.name = "kernel", .value = "6.1", .good = true}}};
+        if (more_) all.list.push_back(*more_);
+        answer.body = std::move(all);
     }
 
-    void make(const cage_spec& spec, wire::message& answer) {
-        fake_cage one{.id = ++last_cage, .spec = spec};
+    void make(const cage_spec& spec, wire::message& answer, std::uint64_t scratch = 0) {
+        fake_cage one{.id = scratch != 0 ? scratch : ++last_cage, .spec = spec};
         std::array<int, 2> tun{};
         check(::socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, tun.data()), "make a tun");
         answer.fds.emplace_back(tun[0]);
@@ -305,12 +323,14 @@ private:
     }
 
     std::filesystem::path path_;
+    std::string allows_in_probe_;
+    std::optional<wire::fact> more_;
     unique_fd listener_, wake_;
     std::optional<wire::channel> agent_;
     std::map<std::uint64_t, fake_cage> cages_;
     std::mutex lock_;
     std::vector<pinfold_denial> denials_;
-    std::uint64_t last_process_ = 0;
+    std::uint64_t last_process_ = 0, last_scratch_ = std::uint64_t{1} << 40;
     std::atomic<bool> stop_{false};
     std::thread thread_;
 };

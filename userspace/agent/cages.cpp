@@ -1,5 +1,6 @@
 #include "agent/cages.hpp"
 
+#include "agent/relay_denial.hpp"
 #include "spec/validate.hpp"
 
 #include <algorithm>
@@ -46,7 +47,9 @@ cages::cages(uring& ring, task_group& group, settings from)
       group_(group),
       settings_(std::move(from)),
       keeper_(ring, settings_.keeper, *this),
-      relay_(ring, machine_destinations()) {}
+      relay_(ring, machine_destinations()) {
+    relay_.tell_refusals([this](const relay_refusal& what) { relay_refused(what); });
+}
 
 std::string cage_id_text(std::uint64_t cage) {
     return fmt::format("{:016x}", cage);
@@ -88,6 +91,7 @@ task<std::shared_ptr<cage_record>> cages::run(run_request request) {
         co_return record;
     }
     const cage_spec spec = make_spec(request, read_resolv_conf(settings_.resolv_conf));
+    if (request.mode == run_mode::sealed) co_await verdict_.need(request.name);
     auto record = claim(request);
     co_await make(record, wire::make{.spec = spec});
     co_return record;
@@ -97,6 +101,7 @@ task<std::shared_ptr<cage_record>> cages::probe(cage_mode mode) {
     auto record = std::make_shared<cage_record>();
     record->name = mode == cage_mode::sealed ? "doctor-sealed" : "doctor-caged";
     record->mode = mode == cage_mode::sealed ? run_mode::sealed : run_mode::caged;
+    record->scratch = true;
     co_await make(record, wire::probe{.mode = mode});
     co_return record;
 }
@@ -285,14 +290,24 @@ void cages::program_ended(const wire::ended& what) {
 void cages::denials_came(const wire::denials& what) {
     for (const pinfold_denial& each : what.list) {
         const auto name = names_.find(each.cage);
-        denials_.add(each, name == names_.end() ? cage_id_text(each.cage) : name->second);
-        if (const auto record = by_id_.find(each.cage); record != by_id_.end()) ++record->second->denials;
+        const auto record = by_id_.find(each.cage);
+        const bool scratch = record != by_id_.end() && record->second->scratch;
+        denials_.add(each, name == names_.end() ? cage_id_text(each.cage) : name->second, "guards", scratch);
+        if (record != by_id_.end()) ++record->second->denials;
     }
     denials_.set_lost(what.lost);
     denials_.poke();
 }
 
+void cages::relay_refused(const relay_refusal& what) {
+    const auto name = names_.find(what.cage);
+    denials_.add_of_relay(denial_of(what), name == names_.end() ? cage_id_text(what.cage) : name->second);
+    if (const auto record = by_id_.find(what.cage); record != by_id_.end()) ++record->second->denials;
+    denials_.poke();
+}
+
 void cages::keeper_lost() {
+    verdict_.forget();
     for (const auto& [number, weak] : programs_) {
         if (const std::shared_ptr<program> one = weak.lock()) one->lose_keeper();
     }
@@ -302,6 +317,7 @@ void cages::keeper_lost() {
 }
 
 void cages::keeper_connected() {
+    verdict_.connected();
     group_.spawn([](cages* self) -> task<> { co_await self->look_again(); }, this);
 }
 

@@ -6,6 +6,7 @@
 #include "agent/keeper_link.hpp"
 #include "agent/relay/relay.hpp"
 #include "agent/run_request.hpp"
+#include "agent/verdict.hpp"
 
 #include <deque>
 #include <map>
@@ -37,6 +38,7 @@ struct cage_record {
     std::uint64_t started_unix = 0;
     std::uint64_t denials = 0;
     std::uint32_t pid = 0; // uncaged
+    bool scratch = false;  // the doctor's
     std::shared_ptr<program> first;
 };
 
@@ -72,6 +74,10 @@ public:
     task<std::vector<wire::cage_state>> list();
     [[nodiscard]] std::vector<std::shared_ptr<cage_record>> known() const;
     [[nodiscard]] std::shared_ptr<cage_record> find(std::string_view name) const;
+    [[nodiscard]] const std::filesystem::path& resolv_conf() const noexcept { return settings_.resolv_conf; }
+    [[nodiscard]] const relay& way_out() const noexcept { return relay_; }
+    // A port of 192.0.0.1 in every cage that this agent answers itself.
+    void offer(gateway_service service) { relay_.offer(std::move(service)); }
     [[nodiscard]] relay_figures network(std::uint64_t cage) const { return relay_.figures(cage); }
 
 private:
@@ -79,6 +85,8 @@ private:
     void denials_came(const wire::denials& what) override;
     void keeper_connected() override;
     void keeper_lost() override;
+
+    void relay_refused(const relay_refusal& what);
 
     [[nodiscard]] std::shared_ptr<cage_record> claim(const run_request& request);
     task<> make(std::shared_ptr<cage_record> record, wire::body request);
@@ -96,6 +104,7 @@ private:
     keeper_link keeper_;
     relay relay_;
     denial_log denials_;
+    sealed_verdict verdict_{*this};
     std::map<std::string, std::shared_ptr<cage_record>, std::less<>> by_name_;
     std::map<std::uint64_t, std::shared_ptr<cage_record>> by_id_;
     std::map<std::pair<std::uint64_t, std::uint32_t>, std::weak_ptr<program>> programs_; // cage, process

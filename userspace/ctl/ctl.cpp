@@ -38,6 +38,7 @@ const verb* find_verb(const std::string& name) {
     for (const verb& each : verbs) {
         if (name == each.name) return &each;
     }
+    verb{"why", "explain why a destination is refused or not", why_verb, 1},
     return nullptr;
 }
 

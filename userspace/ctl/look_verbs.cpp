@@ -1,4 +1,5 @@
 #include "base/default_paths.hpp"
+#include "ctl/denied.hpp"
 #include "ctl/output.hpp"
 #include "ctl/run_options.hpp"
 #include "ctl/units.hpp"
@@ -12,28 +13,20 @@ using nlohmann::json;
 
 namespace {
 
-std::string target_of(const json& denial) {
-    const std::string act = denial.value("act", "");
-    if (act == "socket")
-        return fmt::format("family {} type {} protocol {}", denial.value("family", 0),
-                           denial.value("type", 0), denial.value("protocol", ""));
-    if (act == "option")
-        return fmt::format("level {} option {}", denial.value("level", 0), denial.value("option", 0));
-    const std::string address = denial.value("address", "");
-    const bool v6 = address.find(':') != std::string::npos;
-    return fmt::format("{} {}{}{}:{}", denial.value("protocol", ""), v6 ? "[" : "", address, v6 ? "]" : "",
-                       denial.value("port", 0));
-}
-
 void print_denial(const json& denial) {
     if (denial.contains("lost")) {
         fmt::print("{}\n", paint(stdout, colour::yellow,
                                  fmt::format("{} more were not recorded", denial["lost"].dump())));
         return;
     }
-    fmt::print("{}  {}  {}[{}]  {} {}  {}\n", denial.value("time", ""), printable(denial.value("cage", "")),
-               printable(denial.value("comm", "")), denial.value("pid", 0), denial.value("act", ""),
-               printable(target_of(denial)), paint(stdout, colour::dim, denial.value("why", "")));
+    // The relay sees packets and not who sent them.
+    const std::string who = denial.value("wall", "") == "relay"
+                                ? "by the relay"
+                                : fmt::format("{}[{}]", printable(denial.value("comm", "")),
+                                              denial.value("pid", 0));
+    fmt::print("{}  {}  {}  {} {}  {}\n", denial.value("time", ""), printable(denial.value("cage", "")), who,
+               denial.value("act", ""), target_of(denial),
+               paint(stdout, colour::dim, denial.value("why", "")));
 }
 
 // Lines as they come; a part of the body may end within one.

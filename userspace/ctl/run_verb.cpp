@@ -1,3 +1,4 @@
+#include "ctl/denied.hpp"
 #include "ctl/output.hpp"
 #include "ctl/run_options.hpp"
 #include "ctl/stdio_client.hpp"
@@ -53,11 +54,7 @@ void tell_end(const json& end, const std::string& name, const common_options& op
     if (end.value("memory_kill", false) || end.value("memory_kills", std::uint64_t{0}) > 0) tell_memory(end);
     if (end.value("keeper_lost", false))
         print_error("the keeper was gone when the program ended: its exit code is not known", false);
-    const std::uint64_t denials = end.value("denials", std::uint64_t{0});
-    if (denials > 0 && !options.quiet)
-        fmt::print(stderr, "{} {} {} refused (pinfold denials {})\n",
-                   paint(stderr, colour::yellow, "pinfold:"), denials, denials == 1 ? "act was" : "acts were",
-                   name);
+    if (!options.quiet && may_tell_denials(end)) tell_denials(end, name);
 }
 
 void tell_start(const json& what, const common_options& options) {
@@ -70,7 +67,7 @@ void tell_start(const json& what, const common_options& options) {
 }
 
 int carry(unique_fd connection, const std::string& early, bool terminal, const common_options& options) {
-    std::string name;
+    std::string name, mode;
     progress slow(options.quiet || options.json);
     std::optional<raw_terminal> raw;
     stdio_events events;
@@ -78,6 +75,7 @@ int carry(unique_fd connection, const std::string& early, bool terminal, const c
     events.started = [&](const json& what) {
         slow.hide();
         name = what.value("name", "");
+        mode = what.value("mode", "");
         tell_start(what, options);
         if (terminal) raw.emplace();
     };
@@ -98,6 +96,7 @@ int carry(unique_fd connection, const std::string& early, bool terminal, const c
         return end.value("status", exit_not_started);
     }
     end["name"] = name;
+    if (!mode.empty()) end["mode"] = mode;
     tell_end(end, name, options);
     return end.value("status", exit_not_started);
 }

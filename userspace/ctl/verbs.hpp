@@ -24,6 +24,7 @@ int inspect_verb(common_options& options, const words& arguments);
 int rm_verb(common_options& options, const words& arguments);
 int limits_verb(common_options& options, const words& arguments);
 int denials_verb(common_options& options, const words& arguments);
+int why_verb(common_options& options, const words& arguments);
 int doctor_verb(common_options& options, const words& arguments);
 int version_verb(common_options& options, const words& arguments);
 

@@ -22,7 +22,7 @@ struct follower {
     std::string news(const denial_log& from) {
         std::string lines;
         for (const denial_entry& each : from.entries()) {
-            if (each.number <= last || (!cage.empty() && each.cage != cage)) continue;
+            if (each.number <= last || each.scratch || (!cage.empty() && each.cage != cage)) continue;
             lines += to_line(to_json(each));
         }
         last = from.last_number();

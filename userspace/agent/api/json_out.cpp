@@ -1,10 +1,12 @@
 #include "agent/api/json_out.hpp"
 
+#include "spec/ranges.hpp"
 #include "spec/rules.hpp"
 
 #include <algorithm>
 #include <arpa/inet.h>
 #include <array>
+#include <cstring>
 #include <ctime>
 #include <nlohmann/json.hpp>
 
@@ -30,6 +32,15 @@ std::string protocol_name(const pinfold_denial& what) {
     case IPPROTO_ICMPV6: return "icmp";
     default: return std::to_string(what.protocol);
     }
+}
+
+// Of its rule some ranges are refused in every mode, so that another mode is no remedy.
+bool is_never_allowed(const pinfold_denial& what) {
+    std::array<std::uint32_t, 4> words{};
+    std::memcpy(words.data(), static_cast<const __u8*>(what.address), sizeof words);
+    for (std::uint32_t& word : words) word = ntohl(word);
+    const auto range = range_of(std::span(words).first(what.family == AF_INET ? 1 : 4));
+    return range && range->rule == what.rule && range->never;
 }
 
 std::string comm_text(const pinfold_denial& what) {
@@ -67,9 +78,10 @@ json to_json(const denial_entry& entry) {
                 {"pid", what.pid},
                 {"comm", comm_text(what)},
                 {"act", name_of_act(what.act)},
+                {"wall", entry.wall},
                 {"rule", words.name},
                 {"why", words.reason}};
-    if (!words.remedy.empty()) result["remedy"] = words.remedy;
+    if (!words.remedy.empty() && !is_never_allowed(what)) result["remedy"] = words.remedy;
     switch (what.act) {
     case PINFOLD_ACT_SOCKET:
         result.update({{"family", what.family}, {"type", what.type}, {"protocol", protocol_name(what)}});

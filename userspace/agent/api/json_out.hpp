@@ -8,6 +8,8 @@
 namespace pinfold {
 
 [[nodiscard]] nlohmann::json to_json(const limits_spec& limits);
+[[nodiscard]] nlohmann::json denied_summary(const denial_log& from,
+                                            std::uint64_t cage); // a few of a cage's, with how often
 [[nodiscard]] nlohmann::json to_json(const denial_entry& entry);
 // `own` is what this agent knows of it beside the keeper's words; may be null.
 [[nodiscard]] nlohmann::json to_json(const wire::cage_state& state, const cage_record* own);

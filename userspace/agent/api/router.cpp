@@ -27,6 +27,8 @@ constexpr std::array routes{
     route{"GET", "/v1/denials", list_denials},
     route{"GET", "/v1/doctor", run_doctor},
 };
+    route{"GET", "/v1/cages/{name}/why", why_cage},
+    route{"GET", "/v1/why", why_mode},
 
 bool matches(std::string_view pattern, std::string_view path, std::string& name) {
     constexpr std::string_view mark = "{name}";

@@ -1,4 +1,5 @@
 #include "agent/api/json_in.hpp"
+#include "agent/api/json_out.hpp"
 #include "agent/api/services.hpp"
 
 #include <csignal>
@@ -75,7 +76,10 @@ task<> run_and_carry(services& with, stdio_session& session, std::string /*name*
                  first->end.memory_kills > 0 ? " (memory limit reached)" : "");
     if (error) std::rethrow_exception(error);
     json end = exit_json(first->end);
-    end.update({{"denials", record->denials}, {"memory_limit", record->limits.memory_bytes}});
+    end.update(
+        {{"denials", record->denials},
+         {"denied", record->id != 0 ? denied_summary(with.owned.denials(), record->id) : json::array()},
+         {"memory_limit", record->limits.memory_bytes}});
     co_await session.tell(PINFOLD_FRAME_EXIT, end);
 }
 

@@ -41,3 +41,5 @@ task<std::optional<http::response>> list_denials(services&, exchange&);
 task<std::optional<http::response>> run_doctor(services&, exchange&);
 
 } // namespace pinfold
+task<std::optional<http::response>> why_cage(services&, exchange&);
+task<std::optional<http::response>> why_mode(services&, exchange&);

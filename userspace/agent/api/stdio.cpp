@@ -192,7 +192,7 @@ task<bool> stdio_session::send_frame(pinfold_frame type, std::span<std::byte> fr
 // ---- from the client to the program ----
 
 task<> stdio_session::read_client(self_pointer self) {
-    if (!self->take(std::exchange(self->early_, {}))) self->hang_up();
+    if (!self->frames_.put(std::exchange(self->early_, {}), *self)) self->hang_up();
     while (!self->gone_ && !self->closing_) {
         ssize_t got = 0;
         int error = 0;
@@ -202,7 +202,8 @@ task<> stdio_session::read_client(self_pointer self) {
             got = ::recv(self->client_, room.data(), room.size(), MSG_DONTWAIT);
             error = errno;
             if (got > 0 &&
-                !self->take({reinterpret_cast<const char*>(room.data()), static_cast<std::size_t>(got)}))
+                !self->frames_.put(
+                    {reinterpret_cast<const char*>(room.data()), static_cast<std::size_t>(got)}, *self))
                 got = 0;
         }
         if (got == 0 || (got < 0 && error != EAGAIN && error != EINTR))
@@ -212,46 +213,19 @@ task<> stdio_session::read_client(self_pointer self) {
     }
 }
 
-bool stdio_session::take(std::string_view bytes) {
-    while (!bytes.empty()) {
-        if (parser_.header_bytes < PINFOLD_FRAME_HEADER) {
-            const std::size_t part = std::min(bytes.size(), PINFOLD_FRAME_HEADER - parser_.header_bytes);
-            std::copy_n(bytes.begin(), part,
-                        parser_.header.begin() + static_cast<std::ptrdiff_t>(parser_.header_bytes));
-            parser_.header_bytes += part;
-            bytes.remove_prefix(part);
-            if (parser_.header_bytes < PINFOLD_FRAME_HEADER) return true;
-            parser_.type = pinfold_get_header(parser_.header.data(), &parser_.left);
-            parser_.small.clear();
-        }
-        if (!take_payload(bytes)) return false;
-    }
+bool stdio_session::take_input(std::string_view part) {
+    if (input_ended_ || input_.size() + part.size() > PINFOLD_STDIN_WINDOW) return false;
+    if (!input_closed_) input_ += part;
+    input_changed_.set();
     return true;
 }
 
-bool stdio_session::take_payload(std::string_view& bytes) {
-    const std::string_view part = bytes.substr(0, parser_.left);
-    if (parser_.type == PINFOLD_FRAME_STDIN) {
-        if (input_ended_ || input_.size() + part.size() > PINFOLD_STDIN_WINDOW) return false;
-        if (!input_closed_) input_ += part;
-    } else {
-        if (parser_.left > 4) return false; // no other frame of a client is longer
-        parser_.small += part;
-    }
-    bytes.remove_prefix(part.size());
-    parser_.left -= static_cast<std::uint32_t>(part.size());
-    if (parser_.type == PINFOLD_FRAME_STDIN) input_changed_.set();
-    if (parser_.left > 0) return true;
-    parser_.header_bytes = 0;
-    return parser_.type == PINFOLD_FRAME_STDIN || act_on_frame();
-}
-
-bool stdio_session::act_on_frame() {
+bool stdio_session::take_frame(std::uint32_t type, std::string_view payload) {
     const auto byte = [&](std::size_t i) {
-        return static_cast<unsigned>(static_cast<unsigned char>(parser_.small[i]));
+        return static_cast<unsigned>(static_cast<unsigned char>(payload[i]));
     };
-    const std::size_t size = parser_.small.size();
-    switch (parser_.type) {
+    const std::size_t size = payload.size();
+    switch (type) {
     case PINFOLD_FRAME_STDIN_END:
         input_ended_ = true;
         input_changed_.set();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "agent/api/buffers.hpp"
+#include "agent/api/frame_reader.hpp"
 #include "agent/program.hpp"
 
 #include <memory>
@@ -12,7 +13,8 @@
 
 namespace pinfold {
 
-class stdio_session final : public std::enable_shared_from_this<stdio_session> {
+class stdio_session final : public std::enable_shared_from_this<stdio_session>,
+                            private frame_reader::handler {
 public:
     // `client` stays the caller's; `early` is what came behind the request.
     stdio_session(uring& ring, task_group& group, buffer_pool& buffers, int client, std::string early);
@@ -34,12 +36,6 @@ public:
 
 private:
     enum class stream : std::uint8_t { output, errors };
-    struct parser {
-        std::array<unsigned char, PINFOLD_FRAME_HEADER> header{};
-        std::size_t header_bytes = 0;
-        std::uint32_t type = PINFOLD_FRAME_NONE, left = 0;
-        std::string small; // the payload of a frame that is no input
-    };
     using self_pointer = std::shared_ptr<stdio_session>;
 
     static task<> read_client(self_pointer self);
@@ -53,9 +49,8 @@ private:
     task<bool> send_frame(pinfold_frame type, std::span<std::byte> frame);
     task<> give_credit(std::uint32_t bytes);
 
-    [[nodiscard]] bool take(std::string_view bytes); // false: not the protocol
-    [[nodiscard]] bool take_payload(std::string_view& bytes);
-    [[nodiscard]] bool act_on_frame();
+    bool take_input(std::string_view part) override;
+    bool take_frame(std::uint32_t type, std::string_view payload) override;
     [[nodiscard]] std::size_t allowed(stream which, std::size_t room) const;
     void hang_up();
     void poke();
@@ -70,7 +65,7 @@ private:
     int client_;
     std::string early_;
     std::shared_ptr<program> program_;
-    parser parser_;
+    frame_reader frames_;
     one_by_one sending_;
     event changed_, input_changed_, all_done_, delivered_;
     std::string input_;                 // from the client, not yet written

@@ -14,7 +14,6 @@ namespace {
 
 constexpr std::uint16_t dns_port = 53;
 constexpr std::chrono::seconds resolver_patience{2}; // then the next one is asked, too
-constexpr std::size_t most_queries = 8, largest_query = 1500, dns_id = 2;
 
 unreachable icmp_for(int error) {
     switch (error) {
@@ -74,7 +73,7 @@ void udp_flow::send(const packet& from) {
         ++side_.cage().counters().opened;
     }
     if (from.kind == packet_kind::echo) return send_echo(from);
-    if (to_resolver_) hold_query(from.payload);
+    if (to_resolver_) queries_.hold(from.payload);
     ++out_;
     side_.cage().counters().bytes_up += from.payload.size();
     send_on(from.payload);
@@ -146,15 +145,7 @@ bool udp_flow::answered(std::span<const std::byte> payload) {
     used_ = steady::now();
     side_.used(*this);
     if (key_.protocol != IPPROTO_UDP) return answered_echo(payload);
-    if (to_resolver_) {
-        const auto asked = std::ranges::find_if(queries_, [&](const std::vector<std::byte>& query) {
-            return payload.size() >= dns_id &&
-                   std::ranges::equal(payload.first(dns_id), std::span(query).first(dns_id));
-        });
-        if (asked == queries_.end())
-            return true; // the second resolver's answer to what the first has answered
-        queries_.erase(asked);
-    }
+    if (to_resolver_ && !queries_.take_answer(payload)) return true;
     ++in_;
     cage.counters().bytes_down += payload.size();
     cage.write(build_udp(cage.core().outgoing.bytes(), key_, payload.size()));
@@ -189,12 +180,6 @@ std::optional<steady::time_point> udp_flow::due(steady::time_point now) noexcept
     return std::min(end, asked_ + resolver_patience);
 }
 
-void udp_flow::hold_query(std::span<const std::byte> query) {
-    if (query.size() < dns_id || query.size() > largest_query) return;
-    if (queries_.size() == most_queries) queries_.erase(queries_.begin());
-    queries_.emplace_back(query.begin(), query.end());
-}
-
 // The present resolver, or the next one that can be opened.
 bool udp_flow::open_resolver() {
     served_cage& cage = side_.cage();
@@ -222,7 +207,7 @@ bool udp_flow::next_resolver() {
         return false;
     }
     const int fd = upstreams_.back()->socket.get();
-    for (const auto& query : queries_)
+    for (const auto& query : queries_.all())
         (void)::send(fd, query.data(), query.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     return true;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "agent/relay/core.hpp"
+#include "agent/relay/held_queries.hpp"
 #include "agent/relay/watch.hpp"
 
 #include <memory>
@@ -49,14 +50,13 @@ private:
     [[nodiscard]] bool answered_echo(std::span<const std::byte> message);
     void failed(int error);
 
-    void hold_query(std::span<const std::byte> query);
     [[nodiscard]] bool open_resolver();
     bool next_resolver(); // false = there was none, and the flow is gone
 
     udp_side& side_;
     flow_key key_;
     std::vector<std::unique_ptr<upstream>> upstreams_; // the last one is sent to
-    std::vector<std::vector<std::byte>> queries_;      // to the gateway, not answered yet
+    held_queries queries_;                             // to the gateway, not answered yet
     steady::time_point used_;
     steady::time_point asked_; // the present resolver
     std::size_t resolvers_tried_ = 0;

@@ -1,0 +1,36 @@
+// What a program that has ended was refused, in a few lines for who ran it.
+#include "agent/api/json_out.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+namespace pinfold {
+
+using nlohmann::json;
+
+// Equal ones count together, the latest first.
+json denied_summary(const denial_log& from, std::uint64_t cage) {
+    constexpr std::size_t most = 8;
+    json groups = json::array();
+    const auto& entries = from.entries();
+    for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+        if (entry->what.cage != cage) continue;
+        json one = to_json(*entry);
+        for (const char* key : {"time", "cage", "pid", "comm", "why", "remedy"}) one.erase(key);
+        const auto known = std::ranges::find_if(groups, [&](const json& group) {
+            json bare = group;
+            bare.erase("count");
+            return bare == one;
+        });
+        if (known != groups.end()) {
+            (*known)["count"] = known->value("count", 0U) + 1;
+        } else if (groups.size() < most) {
+            one["count"] = 1;
+            groups.push_back(std::move(one));
+        }
+    }
+    return groups;
+}
+
+} // namespace pinfold

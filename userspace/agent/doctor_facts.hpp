@@ -1,0 +1,14 @@
+// What of the machine the agent sees: names, proxies, ping, descriptors. None of it is enforcement, all of it explains.
+#pragma once
+
+#include "wire/messages.hpp"
+
+#include <vector>
+
+namespace pinfold {
+
+class cages;
+
+void add_agent_facts(const cages& owned, std::vector<wire::fact>& into);
+
+} // namespace pinfold
