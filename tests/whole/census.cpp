@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 namespace pinfold::test {
 
@@ -32,13 +33,27 @@ std::string kind_of(const std::string& target) {
     return target;
 }
 
+// Connections of CLIs: an agent lets one go a moment after its CLI has ended, and that is no leak.
+std::set<std::string> connections_to(const fs::path& socket) {
+    std::set<std::string> found;
+    std::ifstream from("/proc/net/unix");
+    for (std::string line; std::getline(from, line);) {
+        std::istringstream fields(line);
+        std::string number, references, protocol, flags, type, state, inode, path;
+        fields >> number >> references >> protocol >> flags >> type >> state >> inode >> path;
+        if (path == socket.native() && flags == "00000000")
+            found.insert("socket:[" + inode + "]"); // does not listen
+    }
+    return found;
+}
+
 // The descriptors of a process by what they are; numbers of inodes mean nothing from one cage to the next.
-void add_descriptors(lines& into, const char* whose, pid_t pid) {
+void add_descriptors(lines& into, const char* whose, pid_t pid, const std::set<std::string>& passing) {
     std::map<std::string, int> counts;
     std::error_code gone;
     for (const auto& each : fs::directory_iterator(fmt::format("/proc/{}/fd", pid), gone)) {
         const fs::path target = fs::read_symlink(each.path(), gone);
-        if (!gone) ++counts[kind_of(target)];
+        if (!gone && !passing.contains(target)) ++counts[kind_of(target)];
     }
     for (const auto& [kind, count] : counts)
         into.push_back(fmt::format("{} holds {} {}", whose, count, kind));
@@ -67,8 +82,9 @@ std::vector<std::string> whole_machine::census() {
     add_tree(found, "project", project(), false, 8);
     add_mounts(found, "keeper's", std::to_string(keeper_.pid()), name_);
     add_mounts(found, "machine's", "1", name_);
-    if (keeper_) add_descriptors(found, "keeper", keeper_.pid());
-    if (agent_pid != 0) add_descriptors(found, "agent", agent_pid);
+    if (keeper_) add_descriptors(found, "keeper", keeper_.pid(), {});
+    if (agent_pid != 0)
+        add_descriptors(found, "agent", agent_pid, connections_to(home_ / "run/pinfold/api.sock"));
     std::ranges::sort(found);
     return found;
 }
