@@ -46,7 +46,8 @@ TEST_CASE("no process of the machine and none of another cage is visible or can 
 
     std::string signal = "import os\nseen=[]\nfor p in [";
     for (const pid_t pid : {::getpid(), ::getppid(), processes_of(*other).front()}) {
-        REQUIRE(pid > 10); // what a cage of two processes cannot have
+        if (pid == 1) continue; // whoever started the tests is gone; a cage has a process 1 of its own
+        REQUIRE(pid > 10);      // what a cage of two processes cannot have
         signal += std::to_string(pid) + ",";
     }
     signal += "]:\n  try: os.kill(p,0); seen.append(p)\n  except ProcessLookupError: "
