@@ -101,9 +101,10 @@ bool has_x32() {
 }
 
 std::vector<std::string_view> judged_names() {
-    std::vector<std::string_view> all;
-    for (const auto& call : syscall_list::judged) all.push_back(call.name);
-    for (const auto& call : syscall_list::sealed_judged) all.push_back(call.name);
+    std::vector<std::string_view> all(syscall_list::judged.size() + syscall_list::sealed_judged.size());
+    const auto end =
+        std::ranges::transform(syscall_list::judged, all.begin(), &syscall_list::judged_call::name).out;
+    std::ranges::transform(syscall_list::sealed_judged, end, &syscall_list::judged_call::name);
     return all;
 }
 
