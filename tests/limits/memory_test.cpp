@@ -28,7 +28,7 @@ bool has_swap() {
     return std::getline(swaps, heading) && std::getline(swaps, first);
 }
 
-TEST_CASE("a program that takes more memory than its cage has is killed, at the limit") {
+TEST_CASE("a program that takes more memory than its cage has is killed, at the limit (B47)") {
     cage_machine& machine = limited_machine();
     const auto greedy = machine.start(limited_memory(limit), memory_hog(2 * limit));
     const probed ended = greedy->finish();
@@ -45,7 +45,7 @@ TEST_CASE("a program that takes more memory than its cage has is killed, at the 
           "held\n");
 }
 
-TEST_CASE("files that a cage writes into its throw-away root count as its memory") {
+TEST_CASE("files that a cage writes into its throw-away root count as its memory (B47)") {
     cage_machine& machine = limited_machine();
     const auto write = [](std::uint64_t bytes) {
         return std::vector<std::string>{
@@ -59,7 +59,7 @@ TEST_CASE("files that a cage writes into its throw-away root count as its memory
           "written\n");
 }
 
-TEST_CASE("one cage's end for want of memory leaves another cage and the machine as they were") {
+TEST_CASE("one cage's end for want of memory leaves another cage and the machine as they were (B47)") {
     cage_machine& machine = limited_machine();
     const auto modest = machine.start(limited_memory(limit), {"sleep", "600"});
     CHECK(machine.run(limited_memory(limit), memory_hog(2 * limit)).status == 128 + SIGKILL);

@@ -23,7 +23,8 @@ cli_result run(const char* memory, words command) {
     return here().run(std::move(all));
 }
 
-TEST_CASE("run ends with 137 and says which program the memory limit ended, at how much, and what to do") {
+TEST_CASE(
+    "run ends with 137 and says which program the memory limit ended, at how much, and what to do (B47)") {
     const words hog = memory_hog(128 * mebibyte);
     const cli_result killed = run("64m", hog);
     CHECK(killed.status == 128 + SIGKILL);
@@ -40,7 +41,7 @@ TEST_CASE("run ends with 137 and says which program the memory limit ended, at h
     CHECK(other.err.empty());
 }
 
-TEST_CASE("run says so too where the program went on and only its child was killed") {
+TEST_CASE("run says so too where the program went on and only its child was killed (B47)") {
     words hog = memory_hog(128 * mebibyte);
     words command{"sh", "-c", "\"$@\"; echo child ended with $?", "sh"};
     command.insert(command.end(), hog.begin(), hog.end());
@@ -50,7 +51,7 @@ TEST_CASE("run says so too where the program went on and only its child was kill
     CHECK_THAT(went_on.err, ContainsSubstring("killed python3: memory limit 64 MiB reached"));
 }
 
-TEST_CASE("the end of a program is told in JSON with process, limit and peak") {
+TEST_CASE("the end of a program is told in JSON with process, limit and peak (B47)") {
     words all{"--json", "run", "--sealed", "--memory", "64m", "--"};
     const words hog = memory_hog(128 * mebibyte);
     all.insert(all.end(), hog.begin(), hog.end());

@@ -39,7 +39,7 @@ TEST_CASE("a cage has as many processes as it was given and no more") {
     CHECK(machine.run(without_limit(limited_processes(), "pids.max"), forker(200)).output == "200\n");
 }
 
-TEST_CASE("a fork bomb stays in its cage: another cage and the machine go on working") {
+TEST_CASE("a fork bomb stays in its cage: another cage and the machine go on working (B47)") {
     cage_machine& machine = limited_machine();
     const auto bomb = machine.start(limited_processes(), fork_bomb());
     REQUIRE(eventually([&] { return refused_forks(*bomb) > 0; }));
