@@ -6,7 +6,7 @@ install(TARGETS pinfold RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS pinfold-agent RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/pinfold)
 # For root alone: a program inside a cage that names /proc/self/exe as its interpreter cannot run or read it.
 install(TARGETS pinfold-keeper RUNTIME DESTINATION ${CMAKE_INSTALL_SBINDIR} PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
-install(TARGETS pinfold-init pinfold-probe RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/pinfold)
+install(TARGETS pinfold-init pinfold-probe pinfold-mcp RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/pinfold)
 
 foreach(page pinfold.1 pinfold.conf.5 pinfold-agent.8 pinfold-keeper.8)
     string(REGEX MATCH "[0-9]$" section ${page})

@@ -36,7 +36,7 @@ function(pinfold_program name source parts)
     target_link_options(${name} PRIVATE -pie)
 endfunction()
 
-# pinfold_static(NAME PATTERN): a program that runs inside a cage, where no library of the machine can be counted on.
+# pinfold_static(NAME PATTERNS): a program that runs inside a cage, where no library of the machine can be counted on.
 function(pinfold_static name pattern)
     file(GLOB found CONFIGURE_DEPENDS ${pattern})
     if(NOT found)

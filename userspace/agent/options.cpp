@@ -3,6 +3,7 @@
 #include "base/default_paths.hpp"
 
 #include <boost/program_options.hpp>
+#include <cstdlib>
 #include <sstream>
 #include <unistd.h>
 
@@ -24,6 +25,32 @@ po::options_description describe(agent_options& into) {
         ("api", path(into.api), "socket to listen at ($XDG_RUNTIME_DIR/pinfold/api.sock)")         //
         ("resolv-conf", path(into.resolv_conf),
          "where a caged cage's resolvers are read from (/etc/resolv.conf)") //
+        ("listen", po::value(&into.listen)->value_name("ADDRESS"),
+         "address of a mesh at which the API is served, too; may be repeated (none)") //
+        ("port", po::value(&into.port)->value_name("PORT"), "port there (7387)")      //
+        ("host-name", po::value(&into.host_names)->value_name("NAME"),
+         "what clients call this agent there, beside its addresses; may be repeated")              //
+        ("claude", po::value(&into.claude)->value_name("PROGRAM"), "Claude Code (claude in PATH)") //
+        ("pi", po::value(&into.pi)->value_name("PROGRAM"), "pi (pi in PATH); empty = not offered") //
+        ("pi-args", po::value(&into.pi_arguments)->value_name("WORDS"), "further arguments of pi") //
+        ("cage-image", po::value(&into.image)->value_name("IMAGE"),
+         "what sessions' cages start from (host)") //
+        ("cage-memory", po::value(&into.cage_memory)->value_name("SIZE"),
+         "memory of a session's cage (4g)")                                                             //
+        ("cage-cpus", po::value(&into.cage_cpus)->value_name("NUMBER"), "CPUs of a session's cage (2)") //
+        ("sealed-token", path(into.sealed_token),
+         "file with the token of sealed sessions (STATE/sealed-claude-token)") //
+        ("idle", po::value(&into.idle_seconds)->value_name("SECONDS"),
+         "how long a session's program may have nothing to do before it is ended (1800)") //
+        ("model-url", po::value(&into.model_url)->value_name("URL"),
+         "the model's provider for cages (https://api.anthropic.com)") //
+        ("model-key", path(into.model_key),
+         "file with the key that is put on caged sessions' requests; mode 600 (the systemd credential "
+         "model-key)")                                                                                     //
+        ("model-ca", path(into.model_ca), "certificates that the provider's is judged by (the machine's)") //
+        ("peers", path(into.peers), "file that names the machines whose agents cages may ask (none)")      //
+        ("shrooms", path(into.shrooms),
+         "socket of the shrooms daemon, which is asked instead where it runs (/run/shrooms/shrooms.sock)") //
         ("log-level", po::value(&into.log_level)->value_name("LEVEL"),
          "trace, debug, info, warn or error (info)") //
         ("help,h", "this text")                      //
@@ -60,6 +87,10 @@ std::variant<agent_options, agent_answer> read_agent_options(std::span<const cha
     }
     if (options.api.empty()) options.api = default_api_socket(::geteuid());
     if (options.state.empty()) options.state = default_state_directory(::geteuid());
+    const char* credentials = std::getenv("CREDENTIALS_DIRECTORY");
+    if (options.model_key.empty() && credentials != nullptr && credentials[0] == '/')
+        options.model_key = std::filesystem::path(credentials) / "model-key";
+    if (options.sealed_token.empty()) options.sealed_token = options.state / "sealed-claude-token";
     return options;
 }
 

@@ -3,10 +3,12 @@
 
 #include "base/default_paths.hpp"
 
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
 #include <variant>
+#include <vector>
 
 namespace pinfold {
 
@@ -16,6 +18,19 @@ struct agent_options {
     std::filesystem::path api;
     std::filesystem::path resolv_conf = "/etc/resolv.conf";
     std::string log_level = "info";
+
+    std::vector<std::string> listen;     // addresses of meshes at which the API is served, too
+    std::vector<std::string> host_names; // what clients call this agent there
+    std::uint16_t port = 7387;
+    std::string claude = "claude", pi = "pi", pi_arguments;
+    std::string image = "host", cage_memory, cage_cpus; // of cages that say nothing else; empty = pinfold's
+    std::filesystem::path sealed_token;
+    std::filesystem::path peers, shrooms = "/run/shrooms/shrooms.sock"; // who says which machines there are
+    std::uint64_t idle_seconds = 1800;
+
+    std::string model_url = "https://api.anthropic.com"; // where the gateway takes a cage's model requests
+    std::filesystem::path model_key;                     // the credential it puts on them
+    std::filesystem::path model_ca;                      // certificates; empty = the machine's
 };
 
 // What to print instead of running: help or version (status 0), or what is wrong (status 2).

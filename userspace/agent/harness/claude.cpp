@@ -145,6 +145,11 @@ public:
                                       "stdio"};
         if (how.skip_permissions) list.emplace_back("--dangerously-skip-permissions");
         if (!how.conversation.empty()) list.insert(list.end(), {"--resume", how.conversation});
+        if (!how.tools.empty())
+            list.insert(list.end(),
+                        {"--mcp-config", json{{"mcpServers", {{"shrooms", {{"command", how.tools}}}}}}.dump(),
+                         // Looking asks nobody for anything.
+                         "--allowed-tools", "mcp__shrooms__list_agents,mcp__shrooms__task_status"});
         list.insert(list.end(), {"--append-system-prompt", note_of(how)});
         list.insert(list.end(), how.more.begin(), how.more.end());
         return list;

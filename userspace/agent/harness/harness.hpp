@@ -72,6 +72,7 @@ struct start {
     bool skip_permissions = false;
     std::vector<std::string> command; // of a `command` session
     std::string program;              // where the machine has it, links resolved
+    std::string tools;                // the MCP server that is in its cage; empty = none
     std::vector<std::string> more;    // further arguments of the machine's configuration
 };
 

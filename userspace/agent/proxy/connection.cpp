@@ -115,9 +115,9 @@ task<std::optional<std::string>> proxy_connection::read_part() {
         auto& body = parser_->get().body();
         body = {part.data(), part.size(), true};
         beast::error_code error;
+        std::size_t used = 0;
         if (!held_.empty()) {
-            const std::size_t used = parser_->put(boost::asio::const_buffer(held_.data(), held_.size()),
-                                                  error);
+            used = parser_->put(boost::asio::const_buffer(held_.data(), held_.size()), error);
             held_.erase(0, used);
         }
         const std::size_t size = part.size() - body.size;
@@ -130,6 +130,7 @@ task<std::optional<std::string>> proxy_connection::read_part() {
             co_return part;
         }
         if (parser_->is_done()) break;
+        if (used > 0) continue; // a chunk's frame; the rest may be here already
         if (!co_await receive_more(body_time)) {
             refuse(408, "the body did not come whole");
             co_return std::nullopt;

@@ -133,8 +133,9 @@ task<std::string> peer::read_body() {
         auto& body = parser.get().body();
         body = {part.data(), part.size(), true};
         beast::error_code error;
+        std::size_t used = 0;
         if (!parts_->held.empty()) {
-            const std::size_t used = parser.put(
+            used = parser.put(
                 boost::asio::const_buffer(parts_->held.data(), parts_->held.size()), error);
             parts_->held.erase(0, used);
         }
@@ -146,6 +147,7 @@ task<std::string> peer::read_body() {
             co_return part;
         }
         if (parser.is_done()) break;
+        if (used > 0) continue; // a chunk's frame; the rest may be here already
         if (!co_await receive_more(body_time)) {
             parser.put_eof(error);
             if (error) fail("the answer of the agent at {} was cut", whom_);

@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <fmt/format.h>
+#include <poll.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -209,9 +210,10 @@ task<std::unique_ptr<peer>> proxy::reach(const cage_ask& ask) {
 
 // A blocking question is held for minutes: when the asker goes, the one who is asked must know.
 task<> proxy::watch_asker(proxy* self, visit_pointer of) {
-    // No event asked for: only the end of both directions. One who sends no more may still listen.
+    // The ring adds POLLRDHUP to what is asked for. One who sends no more still listens: only the end of both directions
+    // counts, and of one who has stopped sending it is seen when the answer is written.
     const int events = co_await poll_once(self->ring_, of->connection.fd(), 0);
-    if (events > 0 && of->upstream != nullptr) of->upstream->cut();
+    if (events > 0 && (events & (POLLHUP | POLLERR)) != 0 && of->upstream != nullptr) of->upstream->cut();
     of->watched.set();
 }
 

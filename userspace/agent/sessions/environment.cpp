@@ -7,7 +7,7 @@ namespace pinfold {
 
 namespace {
 
-// Nothing else passes, whatever its name: docs/decisions/011-cage-environment.md.
+// Nothing else passes, whatever its name: docs/decisions/024-cage-environment.md.
 constexpr std::array passed{"TZ",        "LANG",       "LANGUAGE",    "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
                             "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy",   "all_proxy"};
 constexpr std::array claude_settings{"ANTHROPIC_MODEL",
@@ -58,6 +58,7 @@ std::map<std::string, std::string> make_session_environment(const session_world:
     variables["HOME"] = home;
     variables["IS_SANDBOX"] = "1";
     variables["SHROOMS_AGENT_SESSION"] = what.row.name;
+    variables["SHROOMS_AGENT_PROXY"] = "/run/shrooms-agent/proxy.sock";
     if (what.row.harness == "claude") variables["CLAUDE_CONFIG_DIR"] = home + "/.claude";
     if (what.row.harness == "claude" && !with.model_url.empty()) {
         variables["ANTHROPIC_BASE_URL"] = with.model_url;

@@ -20,9 +20,9 @@ namespace {
 constexpr std::array claude_host_code{
     "settings.json", "settings.local.json", "CLAUDE.md", "hooks", "skills", "plugins", "commands",
     "agents",        "output-styles",       "bin"};
-constexpr std::array pi_host_code{"settings.json", "models.json",      "mcp.json", "extensions",
-                                  "skills",        "prompts",          "themes",   "AGENTS.md",
-                                  "SYSTEM.md",     "APPEND_SYSTEM.md", "bin"};
+// Without models.json: that one names the owner's keys, so the cage gets one without them.
+constexpr std::array pi_host_code{"settings.json", "mcp.json",  "extensions", "skills",           "prompts",
+                                  "themes",        "AGENTS.md", "SYSTEM.md",  "APPEND_SYSTEM.md", "bin"};
 
 class mounts {
 public:
@@ -41,6 +41,14 @@ private:
 fs::path private_home(const session_world::settings& with, const std::string& cage) {
     return with.state / "cages" / (cage + ".home");
 }
+
+} // namespace
+
+fs::path door_of(const session_world::settings& with, const std::string& cage) {
+    return with.state / "cages" / (cage + ".d");
+}
+
+namespace {
 
 // A mount needs something of its own kind to lie on: made beforehand, by us and not by root inside.
 void make_mount_point(const fs::path& at, const fs::path& like) {
@@ -73,6 +81,14 @@ void add_harness_home(mounts& into, const fs::path& owners, const fs::path& own,
     into.add(own, owners, true);
     let_in(into, owners, own, host_code);
     into.add(owners / conversations, owners / conversations, true);
+}
+
+void write_caged_models(const session_world::settings& with, const fs::path& own) {
+    fs::create_directories(own);
+    const fs::path owners = with.home / ".pi/agent/models.json";
+    std::error_code error;
+    const std::string text = fs::is_regular_file(owners, error) ? read_file(owners) : "{}";
+    replace_file_at(open_directory(own).get(), "models.json", caged_models(text, with.model_url));
 }
 
 // Below the outermost node_modules a program finds what it is made of; else its own folder is enough.
@@ -148,12 +164,15 @@ std::vector<bind_spec> make_session_binds(const session_world::settings& with, c
                                                       : with.state / "uploads";
     fs::create_directories(uploads);
     list.add(uploads, uploads);
+    if (!with.mcp.empty()) list.add(with.mcp, mcp_program);
+    list.add(door_of(with, what.row.cage), "/run/shrooms-agent"); // read-only: it could unlink its own socket
     if (mode == run_mode::sealed) {
         add_sealed(list, with, what);
     } else if (what.row.harness == "claude") {
         add_harness_home(list, with.home / ".claude", own / ".claude",
                          fs::path("projects") / claude_folder(what.row.directory), claude_host_code);
     } else if (what.row.harness == "pi") {
+        write_caged_models(with, own / "pi");
         add_harness_home(list, with.home / ".pi/agent", own / "pi",
                          fs::path("sessions") / pi_folder(what.row.directory), pi_host_code);
     }

@@ -23,6 +23,12 @@ struct placed_session {
 [[nodiscard]] std::vector<bind_spec> make_session_binds(const session_world::settings& with,
                                                         const placed_session& what);
 
+// In every cage: the tools for working with other agents.
+inline constexpr const char* mcp_program = "/run/pinfold-mcp";
+
+// Where its socket to this agent is on the machine; in the cage it is below /run/shrooms-agent.
+[[nodiscard]] std::filesystem::path door_of(const session_world::settings& with, const std::string& cage);
+
 // Everything the agent keeps of a cage on the machine; of a sealed one that is moved out, its transcript goes back first.
 void remove_private_home(const session_world::settings& with, const std::string& cage);
 void carry_transcript_out(const session_world::settings& with, const session_row& row);
@@ -47,6 +53,9 @@ void refuse_without_token(const session_world::settings& with, int status);
 // The owner's own transcript of this conversation, wherever its project is; empty = there is none.
 [[nodiscard]] std::filesystem::path find_transcript(const session_world::settings& with,
                                                     const std::string& id);
+// pi's list of providers as a cage gets it: each reached through the gateway, none with its key.
+[[nodiscard]] std::string caged_models(std::string_view owners, const std::string& gateway);
+
 // The directory that a transcript says it was held in. Throws session_refusal (400).
 [[nodiscard]] std::string recorded_directory(const std::filesystem::path& transcript);
 

@@ -175,6 +175,7 @@ void session::answer(const std::string& prompt, const harness::answer& what, con
     pending_.erase(prompt);
     used_ = std::chrono::steady_clock::now();
     give(*run_, std::move(*bytes));
+    changed.pulse();
 }
 
 // ---- what the owner sets ----
@@ -204,6 +205,12 @@ void session::rename(const std::string& to, const std::string& by) {
     draft made = begin();
     note(made, "renamed", by, event_data::renamed(row_.name, to));
     made.change.session.name = to;
+    keep(std::move(made));
+}
+
+void session::record(std::string kind, const std::string& by, std::string data) {
+    draft made = begin();
+    note(made, std::move(kind), by, std::move(data));
     keep(std::move(made));
 }
 
@@ -287,6 +294,7 @@ task<> session::remove_cage(session_world* world, std::string name) {
     } catch (const failure& error) {
         spdlog::warn("cage {} is left: {}; 'pinfold rm {}' removes it", name, error.what(), name);
     }
+    if (world->with.close_door) world->with.close_door(name);
     remove_private_home(world->with, name);
 }
 
@@ -312,6 +320,7 @@ task<> session::limit(limits_request to, std::string by) {
 void session::hang_up() {
     const std::set<listener*> all = listeners_;
     for (listener* each : all) each->end();
+    changed.pulse();
 }
 
 void session::leave() {

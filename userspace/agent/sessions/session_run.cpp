@@ -40,6 +40,7 @@ run_request session::make_request() const {
                        .command = options_.command};
     how.skip_permissions = settings_.auto_approve && (mode != run_mode::uncaged || ::geteuid() != 0);
     if (row_.harness != "command") how.program = find_harness(with, row_.harness).native();
+    if (mode != run_mode::uncaged && !with.mcp.empty()) how.tools = mcp_program;
     if (row_.harness == "pi") how.more = with.pi_arguments;
     run_request request;
     request.name = row_.cage;
@@ -50,6 +51,7 @@ run_request session::make_request() const {
     apply_limits(options_.memory, options_.cpus, request.limits);
     request.command.argv = kind_.arguments(how);
     request.command.environment = make_session_environment(with, what);
+    if (mode != run_mode::uncaged && with.open_door) with.open_door(shared_from_this());
     request.binds = make_session_binds(with, what);
     request.keep_files = mode != run_mode::uncaged;
     return request;
@@ -218,6 +220,7 @@ void session::absorb(run& from, const std::vector<harness::news>& list) {
     }
     keep(std::move(made));
     for (const harness::news& each : list) follow(from, each);
+    changed.pulse();
 }
 
 // What the news mean for the state, once they are kept.
@@ -292,6 +295,7 @@ task<> session::finish(run_pointer what) {
     pending_.clear();
     used_ = now;
     what->finished.set();
+    changed.pulse();
     if (!gone_ && !world_.stopping.is_set() && not_before_ <= now)
         world_.group.spawn(&session::go_on, shared_from_this());
 }

@@ -7,10 +7,13 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 
 namespace pinfold {
+
+class session;
 
 struct session_world {
     uring& ring;
@@ -27,11 +30,15 @@ struct session_world {
                     pi = "pi"; // programs, searched in the agent's PATH; empty = not offered
         std::vector<std::string> pi_arguments;
         std::map<std::string, std::string> environment; // the agent's own
+        std::filesystem::path mcp; // pinfold-mcp on this machine; empty = cages have no tools for agents
         std::string image = "host";
         limits_spec limits; // of a cage that says nothing else
         std::filesystem::path sealed_token;
         std::string model_url; // the gateway's address inside a cage; empty = there is none
         bool sealed_model = false, caged_model = false; // the gateway has a credential for them
+        // Its socket to this agent is opened before its cage is made, and closed when that is gone.
+        std::function<void(const std::shared_ptr<const session>&)> open_door;
+        std::function<void(const std::string& cage)> close_door;
         std::chrono::milliseconds idle = std::chrono::minutes(30), look = std::chrono::seconds(15);
     } with;
 };
