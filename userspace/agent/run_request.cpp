@@ -89,6 +89,8 @@ cage_spec make_spec(const run_request& from, const resolver_settings& resolvers)
     spec.image = from.image;
     spec.limits = from.limits;
     spec.command = make_command(from.command, from.mode, from.name, spec.project);
+    spec.binds = from.binds;
+    spec.keep_files = from.keep_files;
     if (spec.mode == cage_mode::caged) spec.search_domains = resolvers.search;
     refuse(find_problem(spec));
     return spec;

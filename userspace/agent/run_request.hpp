@@ -37,6 +37,8 @@ struct run_request {
     std::string image = "host";
     limits_spec limits;
     command_request command;
+    std::vector<bind_spec> binds; // of a session: its harness home and what else it is given
+    bool keep_files = false;      // what it installs stays until the name is removed
 };
 
 // Complete and in order: PATH, HOME, the client's own variables, and what says where the program is.

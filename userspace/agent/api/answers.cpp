@@ -1,6 +1,8 @@
 #include "agent/api/answers.hpp"
 
 #include "agent/cages.hpp"
+#include "agent/sessions/options.hpp"
+#include "agent/store/database.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -39,6 +41,10 @@ http::response answer_error(int status, std::string_view text) {
 explained explain(const std::exception_ptr& error) {
     try {
         std::rethrow_exception(error);
+    } catch (const session_refusal& what) {
+        return {.http_status = what.status(), .text = what.what()};
+    } catch (const store_failure& what) {
+        return {.http_status = 503, .text = what.what()};
     } catch (const bad_request& what) {
         return {.http_status = 400, .text = what.what()};
     } catch (const unknown_cage& what) {

@@ -56,6 +56,7 @@ std::map<std::string, std::string> parse_query(std::string_view text) {
 }
 
 std::string_view reason(int status) {
+    if (status == 421) return "Misdirected Request"; // not known to Boost 1.74
     return status == 503 ? std::string_view("Service Unavailable") : [&] {
         const beast::string_view text = beast::http::obsolete_reason(
             static_cast<beast::http::status>(status));
@@ -107,6 +108,7 @@ struct request_reader::parts {
     beast::http::request_parser<beast::http::string_body> parser;
     beast::error_code error;
     bool told_to_continue = false;
+    std::size_t upload_limit = 0; // 0 = no file is sent
 };
 
 request_reader::request_reader() : parts_(std::make_unique<parts>()) {
@@ -117,9 +119,28 @@ request_reader::request_reader() : parts_(std::make_unique<parts>()) {
 
 request_reader::~request_reader() = default;
 
+namespace {
+
+// By the request line, which stands whole in the first bytes that the parser takes: it judges Content-Length at once.
+std::size_t announced_upload(std::string_view bytes) {
+    const std::string_view line = bytes.substr(0, bytes.find("\r\n"));
+    const std::size_t begin = line.find(' ');
+    if (!line.starts_with("POST /v1/sessions/") || begin == std::string_view::npos) return 0;
+    const std::string_view target = line.substr(begin + 1, line.find(' ', begin + 1) - begin - 1);
+    const std::string_view path = target.substr(0, target.find('?'));
+    if (path.ends_with("/drop")) return largest_drop;
+    return path.ends_with("/files") ? largest_upload : 0;
+}
+
+} // namespace
+
 request_reader::state request_reader::put(std::string_view bytes, std::size_t& taken) {
     auto& parser = parts_->parser;
     taken = 0;
+    if (const std::size_t limit = parser.is_header_done() ? 0 : announced_upload(bytes); limit > 0) {
+        parser.body_limit(limit);
+        parts_->upload_limit = limit;
+    }
     while (taken < bytes.size() && !parser.is_done()) {
         beast::error_code error;
         const std::size_t used = parser.put(
@@ -141,6 +162,10 @@ request_reader::state request_reader::put(std::string_view bytes, std::size_t& t
     return state::body;
 }
 
+bool request_reader::is_upload() const noexcept {
+    return parts_->upload_limit > 0;
+}
+
 response request_reader::refusal() const {
     using beast::http::error;
     const auto say = [](int status, std::string_view text) {
@@ -148,7 +173,10 @@ response request_reader::refusal() const {
     };
     if (parts_->error == error::header_limit || parts_->error == error::buffer_overflow)
         return say(431, "the header of the request is longer than 16 KiB");
-    if (parts_->error == error::body_limit) return say(413, "the body of the request is longer than 1 MiB");
+    if (parts_->error == error::body_limit)
+        return say(413, parts_->upload_limit > 0
+                            ? fmt::format("the file is larger than {} MiB", parts_->upload_limit >> 20U)
+                            : "the body of the request is longer than 1 MiB");
     if (parts_->error == error::bad_version) return say(505, "only HTTP/1.0 and HTTP/1.1 are spoken here");
     return say(400, fmt::format("this is no HTTP request: {}", parts_->error.message()));
 }

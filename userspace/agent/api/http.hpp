@@ -14,6 +14,8 @@ namespace pinfold::http {
 
 inline constexpr std::size_t largest_header = 16 * 1024;
 inline constexpr std::size_t largest_body = 1024 * 1024;
+inline constexpr std::size_t largest_upload = std::size_t{50} * 1024 * 1024; // a file for a session
+inline constexpr std::size_t largest_drop = std::size_t{100} * 1024 * 1024;  // a file of another session's
 
 struct request {
     std::string method;
@@ -58,6 +60,7 @@ public:
 
     // Takes what belongs to this request; what was not taken is the next one's, or the upgraded protocol's.
     state put(std::string_view bytes, std::size_t& taken);
+    [[nodiscard]] bool is_upload() const noexcept;
     [[nodiscard]] response refusal() const; // after bad
     [[nodiscard]] request take();           // after done
 

@@ -1,6 +1,8 @@
 #include "agent/api/router.hpp"
 
 #include "agent/api/browser.hpp"
+#include "agent/api/session_routes.hpp"
+#include "agent/api/task_routes.hpp"
 
 #include <array>
 #include <spdlog/spdlog.h>
@@ -26,9 +28,9 @@ constexpr std::array routes{
     route{"POST", "/v1/plan", plan_cage},
     route{"GET", "/v1/denials", list_denials},
     route{"GET", "/v1/doctor", run_doctor},
-};
     route{"GET", "/v1/cages/{name}/why", why_cage},
     route{"GET", "/v1/why", why_mode},
+};
 
 bool matches(std::string_view pattern, std::string_view path, std::string& name) {
     constexpr std::string_view mark = "{name}";
@@ -50,7 +52,12 @@ http::response unknown_path(const std::string& path) {
 } // namespace
 
 task<std::optional<http::response>> answer(services& with, exchange& asked) {
-    if (auto refusal = refuse_browser(asked.request)) co_return refusal;
+    if (auto refusal = refuse_browser(asked.request, asked.by.empty() ? nullptr : &with.hosts)) co_return refusal;
+    // Its own agent says this of a cage's request. A cage makes, changes and deletes nothing, whatever it asks; it may ask
+    // agents, report on its tasks and send a file, and each of these looks at who it is.
+    if (asked.request.fields.contains("x-shrooms-caged") && asked.request.method != "GET" &&
+        !may_come_from_cage(asked.request))
+        co_return answer_error(403, "a caged agent changes nothing here");
     std::string allowed;
     route_handler handler = nullptr;
     for (const route& each : routes) {
@@ -60,6 +67,7 @@ task<std::optional<http::response>> answer(services& with, exchange& asked) {
         if (each.method == asked.request.method) handler = each.handler;
         allowed += (allowed.empty() ? "" : ", ") + std::string(each.method);
     }
+    if (allowed.empty() && with.listed != nullptr) handler = find_session_route(asked, allowed);
     if (allowed.empty()) co_return unknown_path(asked.request.path);
     if (handler == nullptr) {
         http::response refusal = answer_error(405,

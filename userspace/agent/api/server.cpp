@@ -1,6 +1,7 @@
 #include "agent/api/server.hpp"
 
 #include "agent/api/router.hpp"
+#include "agent/tcp_listener.hpp"
 
 #include <spdlog/spdlog.h>
 
@@ -16,15 +17,29 @@ std::span<const std::byte> bytes_of(std::string_view text) {
 
 } // namespace
 
-server::server(cages& owned, api_socket socket)
-    : ring_(owned.ring()), group_(owned.group()), services_{.owned = owned}, socket_(std::move(socket)) {}
+server::server(cages& owned, api_socket socket, session_list* listed)
+    : ring_(owned.ring()),
+      group_(owned.group()),
+      services_{.owned = owned, .listed = listed},
+      socket_(std::move(socket)) {}
 
 task<> server::run() {
+    co_await accept_all(socket_.fd(), false);
+}
+
+task<> server::run_at(unique_fd listener) {
+    listeners_.insert(listener.get());
+    co_await accept_all(listener.get(), true);
+    listeners_.erase(listener.get());
+}
+
+task<> server::accept_all(int listener, bool from_network) {
     while (!services_.stopping) {
-        auto client = std::make_shared<unique_fd>(co_await accept(ring_, socket_.fd()));
+        auto client = std::make_shared<unique_fd>(co_await accept(ring_, listener));
         if (services_.stopping) break;
         if (*client) {
-            group_.spawn(&server::serve, this, client);
+            group_.spawn(&server::serve, this, client,
+                         from_network ? peer_address(client->get()) : std::string());
             continue;
         }
         // Out of file descriptors, most likely: whoever waits in the backlog is served when one is free.
@@ -35,15 +50,16 @@ task<> server::run() {
 void server::stop() {
     services_.stopping = true;
     ring_.cancel(socket_.fd());
+    for (const int each : listeners_) ring_.cancel(each);
     for (const int client : reading_) ring_.cancel(client);
     services_.owned.denials().poke();
     const std::set<stdio_session*> sessions = services_.sessions;
     for (stdio_session* each : sessions) each->stop();
 }
 
-task<> server::serve(server* self, std::shared_ptr<unique_fd> client) {
+task<> server::serve(server* self, std::shared_ptr<unique_fd> client, std::string by) {
     http::response refusal;
-    if (!is_owner(client->get())) {
+    if (by.empty() && !is_owner(client->get())) {
         refusal = answer_error(403, "this agent serves its owner only");
     } else if (self->connections_ >= most_connections) {
         refusal = answer_error(503, "too many connections: close some");
@@ -51,7 +67,7 @@ task<> server::serve(server* self, std::shared_ptr<unique_fd> client) {
         ++self->connections_;
         std::exception_ptr error;
         try {
-            co_await self->converse(client->get());
+            co_await self->converse(client->get(), by);
         } catch (...) {
             error = std::current_exception();
         }
@@ -64,7 +80,7 @@ task<> server::serve(server* self, std::shared_ptr<unique_fd> client) {
 }
 
 // Requests one after the other, until the client has enough or a route takes the connection over.
-task<> server::converse(int client) {
+task<> server::converse(int client, std::string by) {
     std::string held; // bytes of the next request
     while (!services_.stopping) {
         exchange asked;
@@ -77,6 +93,7 @@ task<> server::converse(int client) {
         if (read) {
             keep_alive = asked.request.keep_alive;
             asked.client = client;
+            asked.by = by;
             asked.early = std::exchange(held, {});
             const bool may_stream = !asked.request.upgrade().empty();
             if (may_stream && services_.sessions.size() >= most_streams) {
@@ -132,6 +149,8 @@ task<bool> server::read_request(int client, std::string& held, http::request& in
         if (got == -ETIMEDOUT && begun) refusal = answer_error(408, "the request came too slowly");
         if (got <= 0 || services_.stopping) co_return false;
         if (!std::exchange(begun, true)) limit = clock::now() + header_time;
+        // A file may take its time, as long as more of it comes.
+        if (body_begun && reader.is_upload()) limit = clock::now() + body_time;
     }
     into = reader.take();
     co_return true;

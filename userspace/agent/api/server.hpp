@@ -14,27 +14,34 @@ public:
     static constexpr std::size_t most_streams = 1024;
     static constexpr std::chrono::seconds header_time{10}, body_time{30}, idle_time{60};
 
-    server(cages& owned, api_socket socket);
+    server(cages& owned, api_socket socket, session_list* listed = nullptr);
     server(const server&) = delete;
 
     // Accepts until stop(). Spawned once.
     task<> run();
+    // The same at an address of the network, where reaching it is the right to use it. Spawned once for each.
+    task<> run_at(unique_fd listener);
+    // What its clients may call this agent there, beside the addresses.
+    void be_called(std::string host) { services_.hosts.push_back(std::move(host)); }
+    void serve_tasks(task_board& tasks) { services_.tasks = &tasks; }
     // No new request; running programs are ended, and their clients told.
     void stop();
 
 private:
     using clock = std::chrono::steady_clock;
 
-    static task<> serve(server* self, std::shared_ptr<unique_fd> client);
+    task<> accept_all(int listener, bool from_network);
+    static task<> serve(server* self, std::shared_ptr<unique_fd> client, std::string by);
     task<bool> read_request(int client, std::string& held, http::request& into, http::response& refusal);
     task<int> receive_more(int client, std::string& held, clock::time_point limit);
-    task<> converse(int client);
+    task<> converse(int client, std::string by);
 
     uring& ring_;
     task_group& group_;
     services services_;
     api_socket socket_;
-    std::set<int> reading_; // connections between requests or in the middle of one
+    std::set<int> listeners_; // at addresses
+    std::set<int> reading_;   // connections between requests or in the middle of one
     std::size_t connections_ = 0;
 };
 

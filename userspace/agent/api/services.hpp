@@ -12,17 +12,25 @@
 
 namespace pinfold {
 
+class session_list;
+class task_board;
+
 struct services {
     cages& owned;
     buffer_pool buffers;
     std::set<stdio_session*> sessions; // who is told when the agent stops
     bool stopping = false;
+    session_list* listed = nullptr;
+    task_board* tasks = nullptr; // of those sessions
+    std::vector<std::string> hosts; // what a request over TCP may name as its Host, without the port
 };
 
 // One request. A route that upgrades or streams takes the connection over and answers nothing more.
 struct exchange {
     http::request request;
     std::string name; // the {name} of the route
+    std::string id;   // its {id}
+    std::string by;   // the address it came from; empty = the owner's socket
     int client = -1;
     std::string early; // bytes behind the request
 };
@@ -39,7 +47,7 @@ task<std::optional<http::response>> change_limits(services&, exchange&);
 task<std::optional<http::response>> plan_cage(services&, exchange&);
 task<std::optional<http::response>> list_denials(services&, exchange&);
 task<std::optional<http::response>> run_doctor(services&, exchange&);
-
-} // namespace pinfold
 task<std::optional<http::response>> why_cage(services&, exchange&);
 task<std::optional<http::response>> why_mode(services&, exchange&);
+
+} // namespace pinfold

@@ -163,6 +163,30 @@ std::string recorded_directory(const std::filesystem::path& transcript) {
         400, fmt::format("{} does not say where it was held: name a 'dir'", transcript.native()));
 }
 
+std::string caged_models(std::string_view owners, const std::string& gateway) {
+    json all = json::parse(owners, nullptr, false);
+    if (!all.is_object()) all = json::object();
+    json providers = json::object();
+    if (all.contains("providers") && all["providers"].is_object()) {
+        for (const auto& [name, provider] : all["providers"].items()) {
+            if (!provider.is_object()) continue;
+            json known = json::object(); // what is let in, by name: a key can stand in any other field
+            for (const char* key : {"api", "models", "compat", "authHeader"}) {
+                if (provider.contains(key)) known[key] = provider[key];
+            }
+            if (known.contains("models") && known["models"].is_array()) {
+                for (json& model : known["models"]) {
+                    if (model.is_object()) model.erase("headers");
+                }
+            }
+            known["baseUrl"] = gateway + "/provider/" + name;
+            known["apiKey"] = "pinfold-gateway";
+            providers[name] = std::move(known);
+        }
+    }
+    return dumped({{"providers", providers}});
+}
+
 std::string cut(std::string_view text, std::size_t characters) {
     std::size_t seen = 0;
     for (std::size_t i = 0; i < text.size(); ++i) {

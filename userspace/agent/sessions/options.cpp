@@ -192,6 +192,10 @@ std::expected<settings_change, problem> read_settings(std::string_view text) {
         from.texts("accept_files_from", into.accept_files_from);
         from.texts("accept_caged_from", into.accept_caged_from);
         from.texts("meshes", into.meshes);
+        from.with("ignore_file_request", [&](const json& value) {
+            if (!value.is_string()) return from.note("ignore_file_request", "must be a string");
+            into.ignore_file_request = value.get<std::string>();
+        });
         for (const auto& [key, list] : {std::pair{"accept_files_from", &into.accept_files_from},
                                         std::pair{"accept_caged_from", &into.accept_caged_from}}) {
             if (!*list) continue;

@@ -72,6 +72,7 @@ struct answer_request {
 struct settings_change {
     std::optional<bool> auto_approve, starred, keep_running, accept_caged;
     std::optional<std::vector<std::string>> accept_files_from, accept_caged_from, meshes;
+    std::optional<std::string> ignore_file_request; // a sender's; no setting of the session
 };
 [[nodiscard]] std::expected<settings_change, problem> read_settings(std::string_view text);
 

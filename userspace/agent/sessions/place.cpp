@@ -76,10 +76,11 @@ bool has_sealed_token(const session_world::settings& with) {
 
 void refuse_without_token(const session_world::settings& with, int status) {
     if (has_sealed_token(with)) return;
-    throw session_refusal(status, fmt::format("a sealed session runs on a token of its own, and this machine has none: "
-                                              "run 'claude setup-token', then 'install -m 600 /dev/stdin {}' and paste "
-                                              "what it printed",
-                                              with.sealed_token.native()));
+    throw session_refusal(
+        status, fmt::format("a sealed session runs on a token of its own, and this machine has none: "
+                            "run 'claude setup-token', then 'install -m 600 /dev/stdin {}' and paste "
+                            "what it printed",
+                            with.sealed_token.native()));
 }
 
 } // namespace pinfold

@@ -20,6 +20,8 @@ std::string explain(sqlite3* open, const std::filesystem::path& file, std::strin
     std::string text = fmt::format("{} {}: {}", act, file.native(),
                                    open == nullptr ? "out of memory" : ::sqlite3_errmsg(open));
     if (code == SQLITE_FULL) text += "; free some space and try again";
+    if (code == SQLITE_BUSY)
+        text += "; another agent uses it: end that one, or give this one another --state";
     if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT)
         text += "; move the file away to begin anew, its sessions are lost then";
     return text;
@@ -36,10 +38,12 @@ database::database(const std::filesystem::path& file) : file_(file) {
     // A commit is in the kernel's hands when it returns, so it survives the end of this process however it comes. It is
     // not synced to the disk each time: the one thread that writes here also carries every packet of every cage, and
     // would stand still for it. A power cut can take the last moments; it never breaks the file.
+    // One agent for one file: a second one is refused, or the two would tell their clients different things.
+    run("PRAGMA busy_timeout = 2000");
+    run("PRAGMA locking_mode = EXCLUSIVE");
     run("PRAGMA journal_mode = WAL");
     run("PRAGMA synchronous = NORMAL");
     run("PRAGMA foreign_keys = ON");
-    run("PRAGMA busy_timeout = 2000");
 }
 
 void database::run(const std::string& sql) {

@@ -1,0 +1,146 @@
+// Sessions as a whole: listed, made, set, moved, deleted.
+#include "agent/api/session_routes.hpp"
+#include "agent/api/task_routes.hpp"
+#include "agent/sessions/event_text.hpp"
+#include "agent/sessions/place.hpp"
+#include "agent/tasks/task_board.hpp"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+namespace pinfold {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr std::uint64_t longest_tail = 20;
+
+[[noreturn]] void refuse(const problem& what) {
+    throw bad_request(what.text());
+}
+
+json tail_of(services& with, const session& one, std::size_t count) {
+    json list = json::array();
+    store& kept = with.listed->world().kept;
+    for (const event_row& each : kept.events(one.row().id, kept.tail_begins(one.row().id, count), count))
+        list.push_back(json::parse(event_json(each), nullptr, false));
+    return list;
+}
+
+http::response shown(services& with, const session& one, int status = 200) {
+    json whole = to_json(one, with.listed->world().with);
+    show_tasks(with, one, whole);
+    return answer_json(whole, status);
+}
+
+} // namespace
+
+task<std::optional<http::response>> list_harnesses(services& with, exchange&) {
+    const session_world::settings& set = with.listed->world().with;
+    json list = json::array();
+    for (const harness::kind* each : harness::all()) {
+        const harness::capabilities can = each->can();
+        if (std::string_view(each->name()) == "pi" && set.pi.empty()) continue;
+        list.push_back({{"name", each->name()},
+                        {"title", each->title()},
+                        {"caps", {{"approve", can.approve}, {"takeover", can.takeover}}}});
+    }
+    const bool available = with.owned.keeper().connected();
+    json cage{{"available", available}, {"ready", available}};
+    if (available) {
+        cage["image"] = set.image;
+        cage["images"] = json::array({set.image});
+        cage["shared"] = true;
+        cage["shared_in"] = "/shared";
+        cage["shared_root"] = (set.state / "shared").native();
+        if (std::filesystem::exists("/nix/store")) cage["nix"] = true;
+        if (has_sealed_token(set)) cage["sealed"] = true;
+    } else {
+        cage["error"] = with.owned.keeper().trouble();
+    }
+    co_return answer_json({{"harnesses", list}, {"cage", cage}});
+}
+
+task<std::optional<http::response>> list_sessions(services& with, exchange& asked) {
+    const std::uint64_t tail = query_number(asked, "tail", longest_tail, 0);
+    json list = json::array();
+    for (const auto& [name, each] : with.listed->all()) {
+        json one = to_json(*each, with.listed->world().with);
+        show_tasks(with, *each, one);
+        if (tail > 0) one["tail"] = tail_of(with, *each, tail);
+        list.push_back(std::move(one));
+    }
+    co_return answer_json(
+        {{"sessions", std::move(list)}, {"limits", json::array()}, {"credits", json::array()}});
+}
+
+task<std::optional<http::response>> create_session(services& with, exchange& asked) {
+    auto request = read_create(asked.request.body);
+    if (!request) refuse(request.error());
+    const std::shared_ptr<session> made = with.listed->create(std::move(*request), asked.by);
+    co_return shown(with, *made, 201);
+}
+
+task<std::optional<http::response>> get_session(services& with, exchange& asked) {
+    co_return shown(with, *with.listed->get(asked.name));
+}
+
+task<std::optional<http::response>> delete_session(services& with, exchange& asked) {
+    const std::shared_ptr<session> one = with.listed->get(asked.name);
+    if (with.tasks != nullptr) with.tasks->worker_leaves(one);
+    co_await with.listed->remove(asked.name);
+    co_return http::response{.status = 204};
+}
+
+task<std::optional<http::response>> change_session(services& with, exchange& asked) {
+    const std::shared_ptr<session> one = with.listed->get(asked.name);
+    const auto change = read_settings(asked.request.body);
+    if (!change) refuse(change.error());
+    one->change(*change, asked.by);
+    if (with.tasks != nullptr) {
+        if (change->ignore_file_request)
+            with.tasks->kept().remove_request(one->row().id, *change->ignore_file_request);
+        with.tasks->reconsider(one);
+    }
+    co_return shown(with, *one);
+}
+
+task<std::optional<http::response>> rename_session(services& with, exchange& asked) {
+    const std::shared_ptr<session> one = with.listed->get(asked.name);
+    const auto name = read_rename(asked.request.body);
+    if (!name) refuse(name.error());
+    with.listed->rename(asked.name, *name, asked.by);
+    co_return shown(with, *one);
+}
+
+task<std::optional<http::response>> restart_session(services& with, exchange& asked) {
+    co_await with.listed->get(asked.name)->restart(asked.by);
+    co_return http::response{.status = 204};
+}
+
+task<std::optional<http::response>> move_session(services& with, exchange& asked) {
+    const std::shared_ptr<session> one = with.listed->get(asked.name);
+    const auto to = read_move(asked.request.body);
+    if (!to) refuse(to.error());
+    co_await one->move(*to, asked.by);
+    co_return shown(with, *one);
+}
+
+task<std::optional<http::response>> limit_session(services& with, exchange& asked) {
+    const std::shared_ptr<session> one = with.listed->get(asked.name);
+    const auto to = read_cage_limits(asked.request.body);
+    if (!to) refuse(to.error());
+    co_await one->limit(*to, asked.by);
+    co_return shown(with, *one);
+}
+
+task<std::optional<http::response>> list_meshes(services&, exchange&) {
+    co_return answer_json({{"meshes", json::array()}});
+}
+
+task<std::optional<http::response>> list_peers(services&, exchange&) {
+    co_return answer_json({{"peers", json::array()}});
+}
+
+} // namespace pinfold

@@ -1,0 +1,28 @@
+// Tokens, read from an answer as it passes: the provider's own count, in its events or its JSON.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace pinfold {
+
+class usage_counter {
+public:
+    void begin(std::string_view content_type);
+    void put(std::string_view bytes); // looked at, never changed
+    void end();
+
+    [[nodiscard]] std::uint64_t tokens_in() const noexcept { return in_; }
+    [[nodiscard]] std::uint64_t tokens_out() const noexcept { return out_; }
+
+private:
+    static constexpr std::size_t most_held = std::size_t{1} << 20;
+    void read(std::string_view json);
+
+    std::string held_;
+    std::uint64_t in_ = 0, out_ = 0;
+    bool events_ = false, body_ = false, skipping_ = false;
+};
+
+} // namespace pinfold
