@@ -3,6 +3,9 @@
 #include "cagebreak/owner_place.hpp"
 #include "support/catch.hpp"
 
+#include <array>
+#include <fcntl.h>
+
 namespace pinfold::test {
 namespace {
 
@@ -96,6 +99,26 @@ TEST_CASE("/dev holds these devices and no other") {
               }),
                    shell("ls -A /dev"))
               .output.empty());
+}
+
+TEST_CASE("a cage's terminals are its own: neither the machine's nor another cage's can be named") {
+    cage_machine& machine = cage_machine::here();
+    const unique_fd ours(
+        check(::open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC), "open a terminal for a test"));
+    const auto other = machine.start(
+        sealed(),
+        python("import os, time\nmaster, slave = os.openpty()\nprint(os.ttyname(slave), flush=True)\n"
+               "time.sleep(600)"));
+    std::array<char, 64> name{};
+    REQUIRE(::read(other->built().streams().output.get(), name.data(), name.size() - 1) > 0);
+    CHECK(std::string(name.data()) == "/dev/pts/0\n");
+    CHECK(other->enter(shell("ls /dev/pts")).output == "0\nptmx\n"); // the twin
+    for (const cage_kind& kind : {sealed(), caged()}) {
+        CHECK(machine.run(kind, shell("ls /dev/pts; : </dev/pts/0")).output == "ptmx\n");
+        CHECK(machine.run(kind, python("import os\nprint(os.ttyname(os.openpty()[1]))")).output ==
+              "/dev/pts/0\n");
+    }
+    // No mutation: every cage gets a devpts that was made for it, and there is no step to leave out.
 }
 
 TEST_CASE("/sys holds what programs size themselves by, read-only, and no device of the machine") {
