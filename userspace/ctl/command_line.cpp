@@ -57,6 +57,10 @@ parsed_line parse(const std::vector<std::string>& arguments, const po::options_d
         po::store(po::command_line_parser(words).options(options).style(style).run(), line.values);
         po::notify(line.values);
     } catch (const po::error& error) {
+        // Boost words its errors by placeholders like %value%, and one in an option makes what() go round for ever.
+        for (const std::string& word : words)
+            if (word.find('%') != std::string::npos)
+                throw usage_error("an option cannot be read: look at '" + word + "' and those beside it");
         throw usage_error(error.what());
     }
     return line;

@@ -7,7 +7,9 @@
 #include <boost/program_options.hpp>
 #include <fstream>
 #include <iostream>
+#include <iterator>
 #include <ranges>
+#include <sstream>
 
 namespace pinfold {
 
@@ -68,7 +70,11 @@ void read_file_into(keeper_options& options, bool must_exist) {
 
 } // namespace
 
-void read_configuration(keeper_options& options, std::istream& file) {
+void read_configuration(keeper_options& options, std::istream& from) {
+    // Boost words its errors by placeholders like %value%, and one within the value itself makes it go round for ever.
+    std::istringstream file(std::string(std::istreambuf_iterator<char>(from), {}));
+    if (file.view().find('%') != std::string_view::npos)
+        fail("the configuration {}: no key and no value holds a '%'", options.config.native());
     std::string unlimited;
     std::string mode;
     const po::options_description keys = file_keys(options, unlimited, mode);
