@@ -365,9 +365,28 @@ void from_guards(const std::filesystem::path& pins, std::uint64_t cage) {
     }
 }
 
-// Not a test: what tools/test --mutations asks for.
-TEST_CASE("the protections of a cage, listed", "[.protections]") {
-    for (const std::string& each : protections()) std::printf("protection: %s\n", each.c_str());
+// tools/test --mutations reads what this prints.
+TEST_CASE("every protection of a cage has a name of its own, by which it can be left out", "[.protections]") {
+    const std::vector<std::string> all = protections();
+    for (const std::string& each : all) std::printf("protection: %s\n", each.c_str());
+    const std::set<std::string> names(all.begin(), all.end());
+    CHECK(names.size() == all.size());
+    for (const guard which : all_guards) CHECK(names.contains(std::string("guard ") + to_string(which)));
+    if (!chosen().empty()) return;
+    for (const std::string& each : all) {
+        if (!each.starts_with("step ") && !each.starts_with("guard ")) continue;
+        CAPTURE(each); // the plan does change when it is named
+        cage_spec spec;
+        spec.project = "/project";
+        plan_inputs inputs;
+        inputs.layers.push_back({"/image", "/"});
+        std::vector<step> steps = plan(spec, {}, inputs);
+        const std::vector<step> whole = steps;
+        ::setenv("PINFOLD_TEST_WITHOUT", each.c_str(), 1);
+        from_plan(steps);
+        ::unsetenv("PINFOLD_TEST_WITHOUT");
+        CHECK(steps != whole);
+    }
 }
 
 namespace {
