@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from vm_kernels import Unpacked, VmError, run
+
+BOOT_SECONDS = 180  # five are usual
+BOOT_TRIES = 3  # on a busy machine a kernel sometimes stops while it brings up its second CPU, before any of ours runs
 
 
 @dataclass
@@ -40,9 +42,13 @@ def _command(kernel: Unpacked, initrd: Path, image: Path, log: Path, memory: str
             "-device", "isa-debug-exit,iobase=0xf4,iosize=4", "-serial", f"file:{log}"]
 
 
+class NotBooted(Exception):
+    """The kernel did not get as far as process 1."""
+
+
 def _follow(process: subprocess.Popen[bytes], log: Path, until: float, tell) -> int | None:
     """Tells each test's end as it comes. None where the time is up: the machine hangs."""
-    read = 0
+    read, boot_until = 0, time.monotonic() + BOOT_SECONDS
     while True:
         code = process.poll()
         text = log.read_text(errors="replace") if log.exists() else ""
@@ -55,6 +61,8 @@ def _follow(process: subprocess.Popen[bytes], log: Path, until: float, tell) -> 
                 tell(found[1], found[2], float(found[3]))
         if code is not None:
             return code
+        if "VM-UP" not in text and time.monotonic() > boot_until:
+            raise NotBooted
         if time.monotonic() > until:
             process.kill()
             process.wait()
@@ -62,10 +70,9 @@ def _follow(process: subprocess.Popen[bytes], log: Path, until: float, tell) -> 
         time.sleep(1)
 
 
-def _fetch_results(image: Path, to: Path) -> None:
-    shutil.rmtree(to, ignore_errors=True)
-    to.mkdir(parents=True)
-    run(["debugfs", "-R", f"rdump /suite/results {to}", str(image)], "read the results out of the image")
+def _fetch_results(image: Path, above: Path) -> None:
+    """Makes the folder results in `above`; no mount is needed."""
+    run(["debugfs", "-R", f"rdump /suite/results {above}", str(image)], "read the results out of the image")
 
 
 def _judge(outcome: Outcome, code: int | None, log: str, wanted: int, seconds: int) -> None:
@@ -86,14 +93,20 @@ def boot(kernel: Unpacked, initrd: Path, image: Path, work: Path, wanted: int, s
     log = work / "console.log"
     outcome = Outcome(kernel, results=work / "results")
     begin = time.monotonic()
-    process = subprocess.Popen(_command(kernel, initrd, image, log, memory), stdin=subprocess.DEVNULL,
-                               stdout=subprocess.DEVNULL, stderr=(work / "qemu.log").open("wb"))
-    try:
-        code = _follow(process, log, begin + seconds, tell)
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
+    code: int | None = None
+    for left in reversed(range(BOOT_TRIES)):
+        log.unlink(missing_ok=True)
+        process = subprocess.Popen(_command(kernel, initrd, image, log, memory), stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.DEVNULL, stderr=(work / "qemu.log").open("wb"))
+        try:
+            code = _follow(process, log, begin + seconds, tell)
+            break
+        except NotBooted:
+            print(f"vm: {kernel.release} did not boot within {BOOT_SECONDS} s; {left} tries left", flush=True)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
     outcome.seconds = time.monotonic() - begin
     try:
         _fetch_results(image, work)
