@@ -1,4 +1,5 @@
 // The private harness home: built from what is let in, so what appears in the owner's later is out by default.
+#include "agent/sessions/caged_folder.hpp"
 #include "agent/sessions/place.hpp"
 #include "base/file.hpp"
 
@@ -10,10 +11,6 @@
 namespace pinfold {
 
 namespace fs = std::filesystem;
-
-namespace detail_transcripts {
-bool copy_regular(const fs::path& from, const fs::path& to, bool replace);
-}
 
 namespace {
 
@@ -50,23 +47,16 @@ fs::path door_of(const session_world::settings& with, const std::string& cage) {
 
 namespace {
 
-// A mount needs something of its own kind to lie on: made beforehand, by us and not by root inside.
-void make_mount_point(const fs::path& at, const fs::path& like) {
-    std::error_code error;
-    if (fs::is_directory(like, error)) {
-        fs::create_directories(at);
-        return;
-    }
-    const unique_fd made(::open(at.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
-    if (!made) fail_errno(errno, "make {}", at.native());
-}
-
 template <typename List>
-void let_in(mounts& into, const fs::path& owners, const fs::path& own, const List& names) {
+void let_in(mounts& into, const fs::path& owners, const caged_folder& own, const List& names) {
     std::error_code error;
     for (const char* name : names) {
         if (!fs::exists(owners / name, error)) continue;
-        make_mount_point(own / name, owners / name);
+        // A mount needs something of its own kind to lie on: made beforehand, by us and not by root inside.
+        if (fs::is_directory(owners / name, error))
+            std::ignore = own.make_folder(name);
+        else
+            own.make_file(name);
         into.add(owners / name, owners / name);
     }
 }
@@ -75,11 +65,12 @@ void let_in(mounts& into, const fs::path& owners, const fs::path& own, const Lis
 template <typename List>
 void add_harness_home(mounts& into, const fs::path& owners, const fs::path& own,
                       const fs::path& conversations, const List& host_code) {
-    fs::create_directories(own / conversations);
+    const caged_folder inside(own);
+    std::ignore = inside.make_folder(conversations);
     fs::create_directories(owners /
                            conversations); // the owner's real folder, so that the conversation is one
     into.add(own, owners, true);
-    let_in(into, owners, own, host_code);
+    let_in(into, owners, inside, host_code);
     into.add(owners / conversations, owners / conversations, true);
 }
 
@@ -116,21 +107,21 @@ void add_program(mounts& into, const session_world::settings& with, const std::s
 
 void add_sealed(mounts& into, const session_world::settings& with, const placed_session& what) {
     const fs::path own = private_home(with, what.row.cage) / ".claude";
-    fs::create_directories(own / "projects");
+    const caged_folder inside(own);
+    std::ignore = inside.make_folder("projects");
     if (what.row.harness == "claude" && !what.row.conversation.empty()) {
         const fs::path transcript = find_transcript(with, what.row.conversation);
         if (!transcript.empty()) {
             // That one and its sibling directory, once: from then on the cage's copy is the conversation.
-            const fs::path to = own / "projects" / claude_folder(what.row.directory);
-            detail_transcripts::copy_regular(transcript, to / transcript.filename(), false);
+            const fs::path to = fs::path("projects") / claude_folder(what.row.directory);
+            std::ignore = inside.take_in(transcript, to / transcript.filename());
             const fs::path beside = transcript.parent_path() / what.row.conversation;
             std::error_code error;
             for (fs::recursive_directory_iterator each(beside, error), end; !error && each != end;
                  each.increment(error)) {
                 if (each->is_regular_file(error) && !each->is_symlink(error))
-                    detail_transcripts::copy_regular(
-                        each->path(), to / what.row.conversation / each->path().lexically_relative(beside),
-                        false);
+                    std::ignore = inside.take_in(each->path(), to / what.row.conversation /
+                                                                   each->path().lexically_relative(beside));
             }
         }
     }

@@ -1,4 +1,5 @@
 // Conversations on the owner's disk: where they are, and the one that goes into a sealed cage and comes out of it.
+#include "agent/sessions/caged_folder.hpp"
 #include "agent/sessions/place.hpp"
 #include "base/file.hpp"
 
@@ -41,38 +42,6 @@ fs::path find_transcript(const session_world::settings& with, const std::string&
     }
     return {};
 }
-
-namespace detail_transcripts {
-
-// A regular file and nothing else; over one that is there only where `replace` says so. False = it was none.
-bool copy_open(const unique_fd& source, const fs::path& to, bool replace) {
-    struct stat seen{};
-    if (!source || ::fstat(source.get(), &seen) != 0 || !S_ISREG(seen.st_mode) || seen.st_nlink != 1)
-        return false;
-    fs::create_directories(to.parent_path());
-    const fs::path beside = to.native() + ".new";
-    const unique_fd target(
-        check(::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600), "make {}",
-              beside.native()));
-    off_t left = seen.st_size;
-    while (left > 0) {
-        const ssize_t copied = ::copy_file_range(source.get(), nullptr, target.get(), nullptr,
-                                                 static_cast<std::size_t>(left), 0);
-        if (copied < 0) fail_errno(errno, "copy a transcript to {}", to.native());
-        if (copied == 0) break;
-        left -= copied;
-    }
-    const unsigned flags = replace ? 0U : 1U; // RENAME_NOREPLACE
-    if (::renameat2(AT_FDCWD, beside.c_str(), AT_FDCWD, to.c_str(), flags) != 0) ::unlink(beside.c_str());
-    return true;
-}
-
-bool copy_regular(const fs::path& from, const fs::path& to, bool replace) {
-    return copy_open(unique_fd(::open(from.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)), to,
-                     replace);
-}
-
-} // namespace detail_transcripts
 
 namespace {
 
@@ -118,7 +87,7 @@ void carry_transcript_out(const session_world::settings& with, const session_row
             row.name, to.native());
         return;
     }
-    if (!detail_transcripts::copy_open(inside, to, true))
+    if (!copy_into(inside, make_directory(to.parent_path()), to.filename(), true))
         spdlog::warn(
             "session \"{}\": its transcript in the sealed cage is no regular file, and is not taken out",
             row.name);
