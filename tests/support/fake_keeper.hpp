@@ -60,8 +60,9 @@ public:
     std::atomic<unsigned> makes{0}, removes{0}, signals{0}, probes{0};
     std::atomic<bool> memory_kill{false}; // how the next ends are told
     std::atomic<int> make_delay_ms{0};
-    std::string refuse_make;               // set before the agent connects
-    wire::explained told{.rule = PINFOLD_RULE_PRIVATE, .guarded = true}; // what the guards answer to any destination
+    std::string refuse_make; // set before the agent connects
+    wire::explained told{.rule = PINFOLD_RULE_PRIVATE,
+                         .guarded = true}; // what the guards answer to any destination
     cage_spec last_spec;                   // read it when nothing is being made
 
 private:
