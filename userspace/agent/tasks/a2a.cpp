@@ -15,9 +15,9 @@ using nlohmann::json;
 namespace {
 
 constexpr std::array methods{
-    std::pair{"SendMessage", rpc_method::send},       std::pair{"SendStreamingMessage", rpc_method::stream},
-    std::pair{"GetTask", rpc_method::get},            std::pair{"SubscribeToTask", rpc_method::subscribe},
-    std::pair{"CancelTask", rpc_method::cancel},      std::pair{"AckTask", rpc_method::acknowledge},
+    std::pair{"SendMessage", rpc_method::send},  std::pair{"SendStreamingMessage", rpc_method::stream},
+    std::pair{"GetTask", rpc_method::get},       std::pair{"SubscribeToTask", rpc_method::subscribe},
+    std::pair{"CancelTask", rpc_method::cancel}, std::pair{"AckTask", rpc_method::acknowledge},
     std::pair{"ListTasks", rpc_method::list},
 };
 
@@ -55,7 +55,8 @@ public:
         const auto id = text_at(*message, "messageId"), task = text_at(*message, "taskId"),
                    role = text_at(*message, "role");
         if (!id || !is_message_id(*id))
-            return bad("params.message.messageId: must be 1 to 128 letters, digits or one of . _ ~ : @ + = -");
+            return bad(
+                "params.message.messageId: must be 1 to 128 letters, digits or one of . _ ~ : @ + = -");
         if (!task) return bad("params.message.taskId: must be a string");
         if (!role || (!role->empty() && *role != "ROLE_USER" && *role != "user"))
             return bad("params.message.role: must be ROLE_USER");
@@ -103,7 +104,8 @@ private:
         const auto from = text_at(all, "shrooms/from"), title = text_at(all, "shrooms/title"),
                    session = text_at(all, "shrooms/session");
         if (!from || !title || !session)
-            return bad("params.message.metadata: shrooms/from, shrooms/title and shrooms/session are strings");
+            return bad(
+                "params.message.metadata: shrooms/from, shrooms/title and shrooms/session are strings");
         made_.claimed_from = *from;
         made_.title = one_line(*title, longest_title);
         name_session(*session);

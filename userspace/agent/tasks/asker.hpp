@@ -22,7 +22,7 @@ struct asker {
     std::string address; // where its agent is told of news; empty = this machine
     std::string session; // empty = not named, or not to be named like that
 
-    [[nodiscard]] std::string name() const; // MACHINE/SESSION; empty without a session
+    [[nodiscard]] std::string name() const;   // MACHINE/SESSION; empty without a session
     [[nodiscard]] std::string device() const; // "this machine", or the machine's name
     [[nodiscard]] std::string shown() const;  // as the worker reads it; empty = this machine's own
 };

@@ -13,10 +13,14 @@ struct state_name {
 // In the order of task_state. A held task is "submitted" on the wire, with shrooms/held beside it: what does not know
 // the word waits, as it should.
 constexpr std::array names{
-    state_name{"held", "TASK_STATE_SUBMITTED"},      state_name{"submitted", "TASK_STATE_SUBMITTED"},
-    state_name{"working", "TASK_STATE_WORKING"},     state_name{"input-required", "TASK_STATE_INPUT_REQUIRED"},
-    state_name{"completed", "TASK_STATE_COMPLETED"}, state_name{"failed", "TASK_STATE_FAILED"},
-    state_name{"canceled", "TASK_STATE_CANCELED"},   state_name{"rejected", "TASK_STATE_REJECTED"},
+    state_name{"held", "TASK_STATE_SUBMITTED"},
+    state_name{"submitted", "TASK_STATE_SUBMITTED"},
+    state_name{"working", "TASK_STATE_WORKING"},
+    state_name{"input-required", "TASK_STATE_INPUT_REQUIRED"},
+    state_name{"completed", "TASK_STATE_COMPLETED"},
+    state_name{"failed", "TASK_STATE_FAILED"},
+    state_name{"canceled", "TASK_STATE_CANCELED"},
+    state_name{"rejected", "TASK_STATE_REJECTED"},
 };
 
 } // namespace

@@ -86,9 +86,10 @@ task_store::migrated::migrated(database& in) {
         while (ask.next()) found = ask.number(0);
     }
     if (found > version)
-        throw store_failure(fmt::format("{} was written by a newer pinfold (version {} of its tasks, this one "
-                                        "knows {}); install that one again",
-                                        in.file().native(), found, version));
+        throw store_failure(
+            fmt::format("{} was written by a newer pinfold (version {} of its tasks, this one "
+                        "knows {}); install that one again",
+                        in.file().native(), found, version));
     for (std::int64_t next = found; next < version; ++next) {
         transaction all(in);
         in.run(migrations.at(static_cast<std::size_t>(next)));
@@ -113,8 +114,7 @@ task_store::task_store(database& in)
       note_(in, select("WHERE note <> '' ORDER BY number")),
       count_(in, "SELECT count(*) FROM tasks WHERE session = ? AND device = ? AND caged = ? AND created > ?"),
       drop_(in, fmt::format("DELETE FROM tasks WHERE changed < ? AND NOT ({})", is_open)),
-      add_message_(in,
-                   "INSERT INTO task_messages (task, id, text, sender, delivered) VALUES (?,?,?,?,?)"),
+      add_message_(in, "INSERT INTO task_messages (task, id, text, sender, delivered) VALUES (?,?,?,?,?)"),
       knows_(in, "SELECT 1 FROM task_messages WHERE task = ? AND id = ?"),
       messages_(in, "SELECT number, id, text, sender, delivered FROM task_messages WHERE task = ? "
                     "ORDER BY number"),

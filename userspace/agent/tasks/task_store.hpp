@@ -27,8 +27,8 @@ public:
     [[nodiscard]] std::optional<task_row> find(std::int64_t number);
     [[nodiscard]] std::optional<task_row> find(std::string_view id);
     [[nodiscard]] std::optional<task_row> find(std::int64_t session, std::string_view message);
-    [[nodiscard]] std::vector<task_row> all();               // newest first
-    [[nodiscard]] std::vector<task_row> open();              // oldest first
+    [[nodiscard]] std::vector<task_row> all();  // newest first
+    [[nodiscard]] std::vector<task_row> open(); // oldest first
     [[nodiscard]] std::vector<task_row> open(std::int64_t session);
     [[nodiscard]] std::vector<task_row> with_note(); // due
     [[nodiscard]] std::vector<task_message> messages(std::int64_t task);
@@ -52,7 +52,8 @@ private:
     database& in_;
     migrated migrated_;
     statement insert_, update_, by_number_, by_id_, by_message_, all_, open_, open_of_, note_, count_, drop_;
-    statement add_message_, knows_, messages_, delivered_, put_request_, cut_requests_, drop_request_, requests_;
+    statement add_message_, knows_, messages_, delivered_, put_request_, cut_requests_, drop_request_,
+        requests_;
 };
 
 } // namespace pinfold
