@@ -24,6 +24,7 @@ public:
         }
     }
     two_places(const two_places&) = delete;
+    two_places& operator=(const two_places&) = delete;
     ~two_places() {
         try {
             vpn_down();
