@@ -1,5 +1,6 @@
 #include "ctl/output.hpp"
 #include "ctl/run_options.hpp"
+#include "ctl/session_verbs.hpp"
 #include "ctl/units.hpp"
 #include "ctl/verbs.hpp"
 
@@ -67,11 +68,14 @@ int ls_verb(common_options& options, const words& arguments) {
     if (!line) return 0;
     no_names(*line);
     client agent = agent_of(options);
+    const json sessions = sessions_of(agent);
     const reply answer = agent.ask("GET", "/v1/cages");
     // Without a keeper the agent still lists what it knows: that is shown, and the error with it.
-    const json body = json::parse(answer.body, nullptr, false);
+    json body = json::parse(answer.body, nullptr, false);
     const bool has_list = body.is_object() && body.contains("cages");
     if (!has_list) parse_answer(answer);
+    if (!sessions.empty()) body["sessions"] = sessions;
+    if (!options.json) print_sessions(sessions);
     if (options.json)
         print_json(body);
     else
@@ -96,13 +100,15 @@ int rm_verb(common_options& options, const words& arguments) {
     const auto line = read_verb(options, arguments, "pinfold rm NAME…", {}, all_are_names);
     if (!line) return 0;
     if (line->names.empty()) throw usage_error("which ones? pinfold rm NAME…");
-    for (const std::string& name : line->names) checked_name(name);
+    for (const std::string& name : line->names) std::ignore = session_path(name);
     client agent = agent_of(options);
     json removed = json::array();
     int result = 0;
     for (const std::string& name : line->names) {
         try {
-            agent.remove("/v1/cages/" + name);
+            // A session has a cage of another name, so what is asked for is one or the other.
+            const bool is_session = find_session(agent, name).has_value();
+            agent.remove(is_session ? session_path(name) : "/v1/cages/" + checked_name(name));
             removed.push_back(name);
         } catch (const refusal& why) { // the others can still go
             print_error(why.what(), options.json);
@@ -117,9 +123,14 @@ int limits_verb(common_options& options, const words& arguments) {
     const auto line = read_verb(options, arguments, "pinfold limits NAME [options]", limit_description(),
                                 all_are_names);
     if (!line) return 0;
-    const std::string path = "/v1/cages/" + only_name(*line, "limits");
+    if (line->names.size() != 1) throw usage_error("one name, please: pinfold limits NAME");
     const json wanted = limits_of(*line);
     client agent = agent_of(options);
+    if (find_session(agent, line->names.front())) {
+        set_session_limits(agent, line->names.front(), *line, options.json);
+        return 0;
+    }
+    const std::string path = "/v1/cages/" + only_name(*line, "limits");
     const json limits = wanted.empty() ? agent.get(path).value("limits", json())
                                        : agent.post(path + "/limits", wanted);
     if (limits.is_null()) fail("\"{}\" is uncaged: it has no limits", line->names.front());

@@ -1,6 +1,7 @@
 #include "ctl/ctl.hpp"
 
 #include "ctl/output.hpp"
+#include "ctl/session_verbs.hpp"
 #include "ctl/verbs.hpp"
 
 #include <array>
@@ -24,10 +25,17 @@ struct verb {
 constexpr std::array verbs{
     verb{"run", "run a command in a cage of its own", run_verb, exit_not_started},
     verb{"exec", "run one more command in a cage", exec_verb, exit_not_started},
-    verb{"ls", "list cages", ls_verb, 1},
+    verb{"new", "make a session", new_verb, 1},
+    verb{"send", "say something to a session and show its answer", send_verb, 1},
+    verb{"attach", "follow a session and talk to it", attach_verb, 1},
+    verb{"logs", "show what happened in a session", logs_verb, 1},
+    verb{"approve", "allow what a session waits for", approve_verb, 1},
+    verb{"deny", "deny what a session waits for", deny_verb, 1},
+    verb{"move", "move a session into a cage or out of it", move_verb, 1},
+    verb{"ls", "list sessions and cages", ls_verb, 1},
     verb{"inspect", "show all that is known of a cage", inspect_verb, 1},
-    verb{"rm", "end cages and delete their files", rm_verb, 1},
-    verb{"limits", "show or change the limits of a cage", limits_verb, 1},
+    verb{"rm", "end sessions or cages and delete their files", rm_verb, 1},
+    verb{"limits", "show or change the limits of a session's cage, or of a cage", limits_verb, 1},
     verb{"plan", "show the steps that run would take", plan_verb, 1},
     verb{"denials", "list what was refused", denials_verb, 1},
     verb{"doctor", "try what this machine enforces", doctor_verb, 1},
