@@ -112,7 +112,8 @@ public:
             const json& one = said.at(target);
             INFO(target << ": " << one.dump());
             CHECK((tried.out.find(target + " ok\n") != std::string::npos) == one.at("allowed").get<bool>());
-            CHECK(tried.out.find(target + " TIMEOUT") == std::string::npos); // refused is never a hang
+            // Refused is never a hang; but a ping socket is told only where it asked for errors (IP_RECVERR).
+            if (!target.starts_with("ping:")) CHECK(tried.out.find(target + " TIMEOUT") == std::string::npos);
             if (!one.at("allowed").get<bool>() && one.at("wall") == "guards" && !target.starts_with("ping:"))
                 CHECK(tried.out.find(target + " EACCES\n") != std::string::npos);
         }
@@ -142,13 +143,15 @@ TEST_CASE("what is said of a destination is what happens, for all kinds of neigh
           std::string::npos);
 
     a_cage caged("--caged", "ibis");
-    const auto open = caged.agree(targets);
+    words reachable = targets;
+    reachable.resize(reachable.size() - 2); // nobody is at the last two, which are refused only when sealed
+    const auto open = caged.agree(reachable);
     CHECK(open.at("tcp:81.2.69.10:9000").at("allowed") == true);
     CHECK(open.at("tcp:100.64.0.1:7387").at("allowed") == false);
 }
 
 TEST_CASE("a route that has just come is in the answer as it is in the attempt, and gone when it goes") {
-    a_cage sealed("--sealed", "heron");
+    a_cage sealed("--sealed", "crane");
     const words asked{"tcp:93.184.216.34:9000", "udp:93.184.216.34:9000", "ping:93.184.216.34"};
     CHECK(sealed.agree(asked).at(asked[0]).at("allowed") == true);
     here().net().run("mesh", "ip address replace 93.184.216.34/32 dev lo");
@@ -158,18 +161,18 @@ TEST_CASE("a route that has just come is in the answer as it is in the attempt, 
     CHECK(closed.at(asked[0]).at("rule") == "route");
     CHECK(closed.at(asked[0]).at("origin").at("device") == "mesh0");
     CHECK(closed.at(asked[0]).at("origin").at("via") == "100.64.0.2");
-    CHECK(eventually([&] { return here().ask({"why", "heron", asked[0]}).at("wall") == "guards"; }));
+    CHECK(eventually([&] { return here().ask({"why", "crane", asked[0]}).at("wall") == "guards"; }));
     sealed.agree(asked);
     here().net().run("machine", "ip route delete 93.184.216.0/24");
     here().net().run("mesh", "ip address delete 93.184.216.34/32 dev lo");
-    CHECK(eventually([&] { return here().ask({"why", "heron", asked[0]}).at("allowed") == true; }));
+    CHECK(eventually([&] { return here().ask({"why", "crane", asked[0]}).at("allowed") == true; }));
     sealed.agree(asked);
 }
 
 TEST_CASE("what only the relay refuses is on record too, with its wall and its rule") {
-    a_cage sealed("--sealed", "heron");
+    a_cage sealed("--sealed", "stork");
     sealed.agree({"ping:192.168.1.10", "ping:100.64.0.2"});
-    const cli_result listed = here().run({"--json", "denials", "heron"});
+    const cli_result listed = here().run({"--json", "denials", "stork"});
     CAPTURE(listed.out);
     std::map<std::string, json> by_address;
     std::istringstream lines(listed.out);
@@ -182,14 +185,14 @@ TEST_CASE("what only the relay refuses is on record too, with its wall and its r
     CHECK(by_address["192.168.1.10"].at("protocol") == "icmp");
     CHECK(by_address["192.168.1.10"].at("act") == "send");
     CHECK(by_address["100.64.0.2"].at("rule") == "shared");
-    CHECK(here().ask({"inspect", "heron"}).at("denials").get<int>() >= 2);
+    CHECK(here().ask({"inspect", "stork"}).at("denials").get<int>() >= 2);
 }
 
 TEST_CASE("a name, and what is no address, is refused with what to write instead") {
-    a_cage sealed("--sealed", "heron");
+    a_cage sealed("--sealed", "egret");
     for (const char* wrong : {"tcp:example.com:80", "tcp:192.168.1.1", "192.168.1.1:80", "tcp:010.1:80",
                               "tcp:[fe80::1%eth0]:80", "udp:1.2.3.4:0", "ping:1.2.3.4:80"}) {
-        const cli_result refused = here().run({"why", "heron", wrong});
+        const cli_result refused = here().run({"why", "egret", wrong});
         INFO(wrong << ": " << refused.err);
         CHECK(refused.status == 1);
         CHECK(refused.err.find("target: ") != std::string::npos);
