@@ -12,6 +12,8 @@
 namespace pinfold::test {
 namespace {
 
+using Catch::Matchers::ContainsSubstring;
+
 // A keeper with one cage in it that sleeps; what is tried runs beside that.
 class kept_cage {
 public:
@@ -74,18 +76,34 @@ TEST_CASE("more memory is had as soon as the limit is raised, and less once it i
     CHECK(cage.run({"true"}).status == 0); // the cage itself goes on
 }
 
-TEST_CASE("a limit below what a program holds already ends that program") {
+// The kernel would reach such a limit by killing, and not only the program that is too large.
+TEST_CASE("a limit below what programs hold is refused, and nothing in the cage is killed or changed") {
     need_controllers();
-    kept_cage cage({.memory_bytes = 256 * mebibyte});
-    const auto current = [&] { return cage.group().read_number("memory.current").value_or(0); };
+    const limits_spec large{.memory_bytes = 256 * mebibyte}, small{.memory_bytes = 64 * mebibyte};
+    kept_cage cage(large);
     const auto kills = [&] { return cage.group().read_key("memory.events", "oom_kill").value_or(0); };
     const std::string script = "b = bytearray(128 << 20)\nfor i in range(0, len(b), 4096): b[i] = 1\n"
                                "import os, time\nif os.fork() == 0: time.sleep(600)\nos._exit(0)";
     CHECK(cage.run({"/usr/bin/python3", "-c", script}).status == 0); // its child holds the memory
-    CHECK(current() > 100 * mebibyte);
+    CHECK_THROWS_WITH(cage.change(small),
+                      ContainsSubstring("its programs hold") && ContainsSubstring("heron"));
+    CHECK(cage.group().read_number("memory.max") == large.memory_bytes);
     CHECK(kills() == 0);
-    cage.change({.memory_bytes = 64 * mebibyte});
-    CHECK(eventually([&] { return kills() == 1 && current() < 64 * mebibyte; }));
+    // Once they are gone it is taken.
+    CHECK(cage.run({"pkill", "-9", "python3"}).status == 0);
+    CHECK(eventually(
+        [&] { return cage.group().read_number("memory.current").value_or(0) < small.memory_bytes; }));
+    cage.change(small);
+    CHECK(cage.group().read_number("memory.max") == small.memory_bytes);
+    CHECK(kills() == 0);
+}
+
+TEST_CASE("pages of files do not keep a limit up: they are given back first") {
+    need_controllers();
+    kept_cage cage({.memory_bytes = 256 * mebibyte});
+    CHECK(cage.run({"sh", "-c", "cat /usr/bin/* /usr/lib/*/* >/dev/null 2>&1; true"}).status == 0);
+    cage.change({.memory_bytes = 32 * mebibyte});
+    CHECK(cage.group().read_number("memory.max") == 32 * mebibyte);
     CHECK(cage.run({"true"}).status == 0);
 }
 

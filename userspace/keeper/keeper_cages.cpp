@@ -41,6 +41,22 @@ void need_limits(const machine_facts& facts) {
          names, names);
 }
 
+// A lower memory.max is reached by killing, and not only what is too large: on 6.1 the whole cage was seen to follow. So what
+// can be given up is, and below what programs hold the limit does not go.
+void make_room(const cgroup& group, const std::string& name, std::uint64_t limit) {
+    const auto current = [&group] { return group.read_number("memory.current").value_or(0); };
+    if (const std::uint64_t now = current(); now > limit) {
+        try {
+            group.write("memory.reclaim", fmt::format("{}", now - limit));
+        } catch (const std::system_error&) { // not all of it could be: that is asked next
+        }
+    }
+    if (const std::uint64_t now = current(); now > limit)
+        fail(
+            "limit the memory of cage {} to {} bytes: its programs hold {}; end some of them, or choose more",
+            name, limit, now);
+}
+
 std::vector<std::string> notes_for(const machine_facts& facts) {
     std::vector<std::string> notes;
     for (const std::string& name : unenforced_limits(facts))
@@ -231,6 +247,7 @@ void keeper::signal(client& from, std::uint64_t id, std::uint32_t process, std::
 void keeper::set_limits(client& from, std::uint64_t id, const limits_spec& limits) {
     held_cage& held = owned(from, id);
     if (const auto problem = find_problem(limits)) fail("{} {}", problem->where, problem->what);
+    if (facts_.memory_controller) make_room(held.built->group(), held.state.name, limits.memory_bytes);
     for (const set_limit& each : plan_limits(limits, facts_))
         held.built->group().write(each.file.c_str(), each.value);
     held.state.limits = limits;
