@@ -2,6 +2,7 @@
 
 #include "ctl/output.hpp"
 #include "ctl/session_verbs.hpp"
+#include "ctl/task_verbs.hpp"
 #include "ctl/verbs.hpp"
 
 #include <array>
@@ -32,12 +33,15 @@ constexpr std::array verbs{
     verb{"approve", "allow what a session waits for", approve_verb, 1},
     verb{"deny", "deny what a session waits for", deny_verb, 1},
     verb{"move", "move a session into a cage or out of it", move_verb, 1},
+    verb{"tasks", "list what other agents ask; allow, decline or answer it", tasks_verb, 1},
+    verb{"files", "list files from other agents, and who may send them", files_verb, 1},
     verb{"ls", "list sessions and cages", ls_verb, 1},
     verb{"inspect", "show all that is known of a cage", inspect_verb, 1},
     verb{"rm", "end sessions or cages and delete their files", rm_verb, 1},
     verb{"limits", "show or change the limits of a session's cage, or of a cage", limits_verb, 1},
     verb{"plan", "show the steps that run would take", plan_verb, 1},
     verb{"denials", "list what was refused", denials_verb, 1},
+    verb{"why", "explain why a destination is refused or not", why_verb, 1},
     verb{"doctor", "try what this machine enforces", doctor_verb, 1},
     verb{"version", "show the versions", version_verb, 1},
 };
@@ -46,7 +50,6 @@ const verb* find_verb(const std::string& name) {
     for (const verb& each : verbs) {
         if (name == each.name) return &each;
     }
-    verb{"why", "explain why a destination is refused or not", why_verb, 1},
     return nullptr;
 }
 

@@ -183,7 +183,7 @@ task<std::optional<http::response>> call_agent(services& with, exchange& asked) 
     const auto request = read_rpc(asked.request.body, asked.name);
     if (!request) co_return rpc_answer(rpc_reply(request.error()));
     const asker who = co_await with.tasks->who({.address = asked.by,
-                                                .caged = std::string(asked.request.field("x-shrooms-caged")),
+                                                .caged = caged_session(asked.request),
                                                 .claim = request->claimed_from});
     rpc_failure failed{.id = request->id};
     try {

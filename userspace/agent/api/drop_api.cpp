@@ -56,7 +56,7 @@ task<std::optional<http::response>> drop_file(services& with, exchange& asked) {
     const std::shared_ptr<session> to = with.listed->get(asked.name);
     const asker who = co_await with.tasks->who(
         {.address = asked.by,
-         .caged = std::string(asked.request.field("x-shrooms-caged")),
+         .caged = caged_session(asked.request),
          .claim = std::string(asked.request.field("x-shrooms-from-session"))});
     if (who.name().empty())
         throw bad_request("X-Shrooms-From-Session: must name the session that sends the file");

@@ -25,6 +25,9 @@ task<std::optional<http::response>> remove_dropped(services&, exchange&);
 // What a session's tasks and refused files add to it.
 void show_tasks(services& with, const session& one, nlohmann::json& into);
 
+// The caged session that asks, as its own agent says; empty = none does. A header without a name is a cage's all the same.
+[[nodiscard]] std::string caged_session(const http::request& request);
+
 // All that may come from a cage, through its own agent: asking, reporting and sending a file.
 [[nodiscard]] bool may_come_from_cage(const http::request& request);
 

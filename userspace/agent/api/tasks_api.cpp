@@ -11,10 +11,6 @@ using nlohmann::json;
 
 namespace {
 
-std::string caged_session(const exchange& asked) {
-    return std::string(asked.request.field("x-shrooms-caged"));
-}
-
 json read_object(const exchange& asked) {
     if (asked.request.body.empty()) return json::object();
     if (const auto wrong = judge_json_shape(asked.request.body)) throw bad_request("body: " + *wrong);
@@ -44,7 +40,7 @@ http::response shown(services& with, const task_row& row) {
 } // namespace
 
 task<std::optional<http::response>> list_tasks(services& with, exchange& asked) {
-    if (!caged_session(asked).empty()) co_return answer_error(403, "a caged agent lists no tasks");
+    if (!caged_session(asked.request).empty()) co_return answer_error(403, "a caged agent lists no tasks");
     const auto wanted = asked.request.query.find("session");
     json list = json::array();
     for (const task_row& each : with.tasks->kept().all()) {
@@ -57,7 +53,7 @@ task<std::optional<http::response>> list_tasks(services& with, exchange& asked) 
 
 // task_update. Of a cage its own agent has said which session it is; a program outside is the owner's.
 task<std::optional<http::response>> report_task(services& with, exchange& asked) {
-    const asker who = co_await with.tasks->who({.address = asked.by, .caged = caged_session(asked)});
+    const asker who = co_await with.tasks->who({.address = asked.by, .caged = caged_session(asked.request)});
     if (!who.local) co_return answer_error(403, "a task is reported on at its worker's own machine");
     const task_row task = with.tasks->find(asked.id);
     const json body = read_object(asked);
@@ -121,6 +117,12 @@ void show_tasks(services& with, const session& one, json& into) {
     for (const file_request& each : with.tasks->kept().requests(one.row().id))
         requests.push_back(request_json(each));
     if (!requests.empty()) into["file_requests"] = std::move(requests);
+}
+
+std::string caged_session(const http::request& request) {
+    const auto found = request.fields.find("x-shrooms-caged");
+    if (found == request.fields.end()) return {};
+    return found->second.empty() ? "?" : found->second;
 }
 
 bool may_come_from_cage(const http::request& request) {
