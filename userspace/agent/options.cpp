@@ -81,6 +81,13 @@ std::variant<agent_options, agent_answer> read_agent_options(std::span<const cha
         if (values.contains("version")) return agent_answer{.text = "pinfold-agent " PINFOLD_VERSION "\n"};
         po::notify(values);
     } catch (const po::error& error) {
+        // Boost words its errors by placeholders like %value%, and one in an option makes what() go round for ever.
+        for (const char* each : arguments)
+            if (std::string_view(each).find('%') != std::string_view::npos)
+                return agent_answer{
+                    .text = "pinfold-agent: an option is wrong, perhaps the one with '%' in it: " +
+                            std::string(each) + "\n",
+                    .status = 2};
         return agent_answer{.text = std::string("pinfold-agent: ") + error.what() +
                                     " (see pinfold-agent --help)\n",
                             .status = 2};
