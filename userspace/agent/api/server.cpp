@@ -86,7 +86,8 @@ task<> server::converse(int client, std::string by) {
         exchange asked;
         http::response refusal;
         reading_.insert(client);
-        const bool read = co_await read_request(client, held, asked.request, refusal);
+        upload_share upload{uploads_};
+        const bool read = co_await read_request(client, held, upload, asked.request, refusal);
         reading_.erase(client);
         std::optional<http::response> response;
         bool keep_alive = false;
@@ -127,12 +128,13 @@ task<int> server::receive_more(int client, std::string& held, clock::time_point 
 }
 
 // False where there is none: `refusal` has a status then, or the client just left.
-task<bool> server::read_request(int client, std::string& held, http::request& into, http::response& refusal) {
+task<bool> server::read_request(int client, std::string& held, upload_share& upload, http::request& into,
+                                http::response& refusal) {
     using enum http::request_reader::state;
     refusal.status = 200;
     http::request_reader reader;
     bool begun = !held.empty(), body_begun = false;
-    clock::time_point limit = clock::now() + (begun ? header_time : idle_time);
+    clock::time_point limit = clock::now() + (begun ? header_time : idle_time), upload_end;
     for (;;) {
         std::size_t taken = 0;
         const auto state = reader.put(held, taken);
@@ -140,7 +142,14 @@ task<bool> server::read_request(int client, std::string& held, http::request& in
         if (state == done) break;
         if (state == bad) refusal = reader.refusal();
         if (state == bad) co_return false;
-        if (state != header && !std::exchange(body_begun, true)) limit = clock::now() + body_time;
+        if (state != header && !std::exchange(body_begun, true)) {
+            limit = clock::now() + body_time;
+            upload_end = clock::now() + upload_time;
+            if (reader.is_upload() && !upload.take()) {
+                refusal = answer_error(503, "too many files at once: send it again");
+                co_return false;
+            }
+        }
         if (state == continue_me) {
             constexpr std::string_view go_on = "HTTP/1.1 100 Continue\r\n\r\n";
             if (co_await send_all(ring_, client, bytes_of(go_on)) < 0) co_return false;
@@ -150,7 +159,7 @@ task<bool> server::read_request(int client, std::string& held, http::request& in
         if (got <= 0 || services_.stopping) co_return false;
         if (!std::exchange(begun, true)) limit = clock::now() + header_time;
         // A file may take its time, as long as more of it comes.
-        if (body_begun && reader.is_upload()) limit = clock::now() + body_time;
+        if (body_begun && reader.is_upload()) limit = std::min(clock::now() + body_time, upload_end);
     }
     into = reader.take();
     co_return true;

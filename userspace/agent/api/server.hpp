@@ -12,7 +12,8 @@ class server {
 public:
     static constexpr std::size_t most_connections = 256; // not counting those that carry streams
     static constexpr std::size_t most_streams = 1024;
-    static constexpr std::chrono::seconds header_time{10}, body_time{30}, idle_time{60};
+    static constexpr std::size_t most_uploads = 4; // files at once: each is in memory until it is whole
+    static constexpr std::chrono::seconds header_time{10}, body_time{30}, idle_time{60}, upload_time{900};
 
     server(cages& owned, api_socket socket, session_list* listed = nullptr);
     server(const server&) = delete;
@@ -24,6 +25,10 @@ public:
     // What its clients may call this agent there, beside the addresses.
     void be_called(std::string host) { services_.hosts.push_back(std::move(host)); }
     void serve_tasks(task_board& tasks) { services_.tasks = &tasks; }
+    void serve_results(outbox_carrier& outboxes, project_reports& reports) {
+        services_.outboxes = &outboxes;
+        services_.reports = &reports;
+    }
     // No new request; running programs are ended, and their clients told.
     void stop();
 
@@ -32,7 +37,23 @@ private:
 
     task<> accept_all(int listener, bool from_network);
     static task<> serve(server* self, std::shared_ptr<unique_fd> client, std::string by);
-    task<bool> read_request(int client, std::string& held, http::request& into, http::response& refusal);
+    // One of the files that are being received, from its first byte until its request was answered.
+    struct upload_share {
+        std::size_t& all;
+        bool taken = false;
+        bool take() {
+            if (!taken && all < most_uploads) {
+                ++all;
+                taken = true;
+            }
+            return taken;
+        }
+        ~upload_share() {
+            if (taken) --all;
+        }
+    };
+    task<bool> read_request(int client, std::string& held, upload_share& upload, http::request& into,
+                            http::response& refusal);
     task<int> receive_more(int client, std::string& held, clock::time_point limit);
     task<> converse(int client, std::string by);
 
@@ -42,7 +63,7 @@ private:
     api_socket socket_;
     std::set<int> listeners_; // at addresses
     std::set<int> reading_;   // connections between requests or in the middle of one
-    std::size_t connections_ = 0;
+    std::size_t connections_ = 0, uploads_ = 0;
 };
 
 } // namespace pinfold
