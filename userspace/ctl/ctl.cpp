@@ -1,5 +1,6 @@
 #include "ctl/ctl.hpp"
 
+#include "ctl/outbox_verbs.hpp"
 #include "ctl/output.hpp"
 #include "ctl/session_verbs.hpp"
 #include "ctl/task_verbs.hpp"
@@ -35,6 +36,8 @@ constexpr std::array verbs{
     verb{"move", "move a session into a cage or out of it", move_verb, 1},
     verb{"tasks", "list what other agents ask; allow, decline or answer it", tasks_verb, 1},
     verb{"files", "list files from other agents, and who may send them", files_verb, 1},
+    verb{"outbox", "list or send what a sealed session made", outbox_verb, 1},
+    verb{"report", "show what a session left that could run later", report_verb, 1},
     verb{"ls", "list sessions and cages", ls_verb, 1},
     verb{"inspect", "show all that is known of a cage", inspect_verb, 1},
     verb{"rm", "end sessions or cages and delete their files", rm_verb, 1},

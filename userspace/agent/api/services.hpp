@@ -14,6 +14,8 @@ namespace pinfold {
 
 class session_list;
 class task_board;
+class outbox_carrier;
+class project_reports;
 
 struct services {
     cages& owned;
@@ -22,6 +24,8 @@ struct services {
     bool stopping = false;
     session_list* listed = nullptr;
     task_board* tasks = nullptr; // of those sessions
+    outbox_carrier* outboxes = nullptr;
+    project_reports* reports = nullptr; // on their projects
     std::vector<std::string> hosts; // what a request over TCP may name as its Host, without the port
 };
 

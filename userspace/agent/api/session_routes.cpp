@@ -1,4 +1,5 @@
 #include "agent/api/session_routes.hpp"
+#include "agent/api/outbox_routes.hpp"
 #include "agent/api/task_routes.hpp"
 
 #include <array>
@@ -36,6 +37,9 @@ constexpr std::array routes{
     session_route{"POST", "/v1/sessions/{name}/drop", drop_file},
     session_route{"GET", "/v1/sessions/{name}/drop", list_dropped},
     session_route{"DELETE", "/v1/sessions/{name}/drop", remove_dropped},
+    session_route{"GET", "/v1/sessions/{name}/outbox", list_outbox},
+    session_route{"POST", "/v1/sessions/{name}/outbox/send", send_outbox},
+    session_route{"GET", "/v1/sessions/{name}/report", show_report},
     session_route{"GET", "/v1/tasks", list_tasks},
     session_route{"POST", "/v1/tasks/{id}", report_task},
     session_route{"POST", "/v1/tasks/{id}/ack", acknowledge_task},

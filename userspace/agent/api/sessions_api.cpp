@@ -1,6 +1,7 @@
 // Sessions as a whole: listed, made, set, moved, deleted.
 #include "agent/api/session_routes.hpp"
 #include "agent/api/task_routes.hpp"
+#include "agent/report/reports.hpp"
 #include "agent/sessions/event_text.hpp"
 #include "agent/sessions/place.hpp"
 #include "agent/tasks/task_board.hpp"
@@ -89,7 +90,9 @@ task<std::optional<http::response>> get_session(services& with, exchange& asked)
 task<std::optional<http::response>> delete_session(services& with, exchange& asked) {
     const std::shared_ptr<session> one = with.listed->get(asked.name);
     if (with.tasks != nullptr) with.tasks->worker_leaves(one);
+    const std::int64_t number = one->row().id;
     co_await with.listed->remove(asked.name);
+    if (with.reports != nullptr) with.reports->forget(number);
     co_return http::response{.status = 204};
 }
 

@@ -2,7 +2,9 @@
 #include "agent/gateway/gateway.hpp"
 #include "agent/lockdown.hpp"
 #include "agent/options.hpp"
+#include "agent/outbox/carrier.hpp"
 #include "agent/proxy/proxy.hpp"
+#include "agent/report/reports.hpp"
 #include "agent/sessions/place.hpp"
 #include "agent/sessions/session_list.hpp"
 #include "agent/tasks/task_board.hpp"
@@ -187,7 +189,16 @@ int serve(const agent_options& options) {
                  .own_agent = options.api,
                  .port = options.port});
     give_doors(with, doors);
+    project_reports reports(ring, options.state);
+    with.remember_project = [&reports](const session& one) {
+        return reports.remember(one.row().id, one.row().directory);
+    };
     session_list listed(owned, kept, std::move(with));
+    outbox_carrier outboxes(listed, {.machines = {.peers = options.peers,
+                                                  .daemon = options.shrooms,
+                                                  .name = listed.world().with.machine},
+                                     .own_agent = options.api,
+                                     .port = options.port});
     gateway models(ring, group, gateway_of(options, owned, listed));
     owned.offer(
         {.port = 80, .for_sealed = true, .accepted = [&models](std::uint64_t cage, unique_fd connection) {
@@ -199,6 +210,7 @@ int serve(const agent_options& options) {
                               .port = options.port});
     server api(owned, std::move(socket), &listed);
     api.serve_tasks(tasks);
+    api.serve_results(outboxes, reports);
     event stopped;
     group.spawn([](cages* all) -> task<> { co_await all->keeper().run(); }, &owned);
     group.spawn([](server* one) -> task<> { co_await one->run(); }, &api);

@@ -39,6 +39,8 @@ struct session_world {
         // Its socket to this agent is opened before its cage is made, and closed when that is gone.
         std::function<void(const std::shared_ptr<const session>&)> open_door;
         std::function<void(const std::string& cage)> close_door;
+        // Before a program of it runs in a cage: what is in its project by then.
+        std::function<task<>(const session&)> remember_project;
         std::chrono::milliseconds idle = std::chrono::minutes(30), look = std::chrono::seconds(15);
     } with;
 };

@@ -1,0 +1,63 @@
+// What each session left in its project: a look now, against what was there before its first program ran in a cage.
+#pragma once
+
+#include "agent/report/scan.hpp"
+#include "ring/task.hpp"
+#include "ring/uring.hpp"
+
+#include <optional>
+
+namespace pinfold {
+
+namespace report {
+
+struct finding {
+    item what;
+    enum class state : std::uint8_t {
+        is_new,
+        changed,
+        there
+    } is = state::is_new; // there: it was, before the session
+};
+
+struct look {
+    std::string since; // when the first look was taken; empty = none was
+    std::vector<finding> found;
+    std::size_t entries = 0;
+    bool is_complete = true;
+};
+
+// Pure. `before` null: nobody looked, so nothing can be called new, and programs are not told of.
+[[nodiscard]] look compare(const picture* before, picture now);
+[[nodiscard]] const char* to_string(finding::state is) noexcept;
+
+[[nodiscard]] std::string to_text(const picture& from, const std::string& project, const std::string& time);
+struct kept_picture {
+    picture seen;
+    std::string project, time;
+};
+[[nodiscard]] std::optional<kept_picture> picture_from(std::string_view text); // nothing = it is none
+
+} // namespace report
+
+class project_reports {
+public:
+    project_reports(uring& ring, std::filesystem::path state)
+        : ring_(ring), folder_(std::move(state) / "reports") {}
+    project_reports(const project_reports&) = delete;
+
+    // Keeps what is there, once for a session: what its first program finds. Never throws: what was not looked at is
+    // said by the report.
+    task<> remember(std::int64_t session, std::filesystem::path project);
+    // Throws std::system_error where the project is not to be read.
+    task<report::look> look(std::int64_t session, std::filesystem::path project);
+    void forget(std::int64_t session) noexcept;
+
+private:
+    task<report::picture> scan(std::filesystem::path project);
+
+    uring& ring_;
+    std::filesystem::path folder_;
+};
+
+} // namespace pinfold
