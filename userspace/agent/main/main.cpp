@@ -137,6 +137,29 @@ void give_doors(session_world::settings& with, proxy& doors) {
     };
 }
 
+class remembering final : public project_watch {
+public:
+    explicit remembering(project_reports& reports) : reports_(reports) {}
+    task<> before_run(const session& one) override {
+        co_await reports_.remember(one.row().id, one.row().directory);
+    }
+
+private:
+    project_reports& reports_;
+};
+
+class carrying final : public results_carrier {
+public:
+    explicit carrying(outbox_carrier& outboxes) : outboxes_(outboxes) {}
+    task<std::string> carry(std::string session, task_row of) override {
+        co_return co_await outboxes_.carry_results(std::move(session), of.asker, of.address, of.created,
+                                                   of.message);
+    }
+
+private:
+    outbox_carrier& outboxes_;
+};
+
 void listen_at_all(const agent_options& options, task_group& group, server& api) {
     for (const std::string& each : options.host_names) api.be_called(each);
     for (const std::string& each : options.listen) {
@@ -190,24 +213,25 @@ int serve(const agent_options& options) {
                  .port = options.port});
     give_doors(with, doors);
     project_reports reports(ring, options.state);
-    with.remember_project = [&reports](const session& one) {
-        return reports.remember(one.row().id, one.row().directory);
-    };
+    remembering before(reports);
+    with.watch = &before;
     session_list listed(owned, kept, std::move(with));
-    outbox_carrier outboxes(listed, {.machines = {.peers = options.peers,
-                                                  .daemon = options.shrooms,
-                                                  .name = listed.world().with.machine},
-                                     .own_agent = options.api,
-                                     .port = options.port});
+    outbox_carrier outboxes(
+        listed,
+        {.machines = {.peers = options.peers, .daemon = options.shrooms, .name = listed.world().with.machine},
+         .own_agent = options.api,
+         .port = options.port});
     gateway models(ring, group, gateway_of(options, owned, listed));
     owned.offer(
         {.port = 80, .for_sealed = true, .accepted = [&models](std::uint64_t cage, unique_fd connection) {
              models.take(cage, std::move(connection));
          }});
-    task_board tasks(listed, {.machines = {.peers = options.peers,
-                                           .daemon = options.shrooms,
-                                           .name = listed.world().with.machine},
-                              .port = options.port});
+    carrying results(outboxes);
+    task_board tasks(
+        listed,
+        {.machines = {.peers = options.peers, .daemon = options.shrooms, .name = listed.world().with.machine},
+         .port = options.port,
+         .carrier = &results});
     server api(owned, std::move(socket), &listed);
     api.serve_tasks(tasks);
     api.serve_results(outboxes, reports);

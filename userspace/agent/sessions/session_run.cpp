@@ -61,8 +61,8 @@ task<> session::start() {
     std::string why;
     std::shared_ptr<cage_record> record;
     try {
-        if (world_.with.remember_project && mode_of(options_) != run_mode::uncaged)
-            co_await world_.with.remember_project(*this);
+        if (world_.with.watch != nullptr && mode_of(options_) != run_mode::uncaged)
+            co_await world_.with.watch->before_run(*this);
         record = co_await world_.owned.run(make_request());
     } catch (const keeper_unreachable& error) {
         why = std::string("this session is caged, and this machine has no pinfold-keeper to cage it with: ") +

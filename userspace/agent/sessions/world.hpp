@@ -15,6 +15,15 @@ namespace pinfold {
 
 class session;
 
+// Looks at a session's project before a program of it runs in a cage. No std::function: it cannot return a coroutine.
+class project_watch {
+public:
+    virtual task<> before_run(const session& one) = 0;
+
+protected:
+    ~project_watch() = default;
+};
+
 struct session_world {
     uring& ring;
     task_group& group;
@@ -39,8 +48,7 @@ struct session_world {
         // Its socket to this agent is opened before its cage is made, and closed when that is gone.
         std::function<void(const std::shared_ptr<const session>&)> open_door;
         std::function<void(const std::string& cage)> close_door;
-        // Before a program of it runs in a cage: what is in its project by then.
-        std::function<task<>(const session&)> remember_project;
+        project_watch* watch = nullptr;
         std::chrono::milliseconds idle = std::chrono::minutes(30), look = std::chrono::seconds(15);
     } with;
 };

@@ -46,7 +46,13 @@ task<> task_board::send_note(task_board* self, task_row task) {
     bool is_over = self->now() - task.changed >= day_ms;
     try {
         const std::vector<machine> known = co_await self->machines();
-        const std::string text = note_text(task, known.front().name);
+        std::string text = note_text(task, known.front().name);
+        const worker_pointer worker = self->worker_of(task);
+        const bool has_results = task.state == task_state::completed || task.state == task_state::failed;
+        if (has_results && worker && self->with_.carrier != nullptr) {
+            const std::string line = co_await self->with_.carrier->carry(worker->row().name, task);
+            if (!line.empty()) text += "\n" + line;
+        }
         is_over = co_await self->deliver_note(task, text) || is_over;
     } catch (const std::exception& error) {
         spdlog::warn("task {}: {} is not told yet: {}", task.id, task.asker, error.what());
