@@ -8,7 +8,7 @@ using namespace pinfold::test;
 TEST_CASE("a task reaches its worker with its asker's name, is reported on, and its asker sees the result") {
     task_machine with;
     REQUIRE(with.make().status == 201);
-    const json asked = with.ask("m-1", "look at it");
+    json asked = with.ask("m-1", "look at it");
     INFO(asked.dump());
     CHECK(asked["id"] == "heron:m-1");
     CHECK(asked["metadata"]["shrooms/session"] == "heron");
@@ -17,10 +17,10 @@ TEST_CASE("a task reaches its worker with its asker's name, is reported on, and 
     REQUIRE(says(with.out(), "[shrooms task heron:m-1 from this machine]\nlook at it\n"));
     CHECK(with.becomes("heron:m-1", "WORKING"));
     CHECK(with.ask("m-1", "look at it")["id"] == "heron:m-1"); // sent again, and the same
-    const answered reported = with.report("heron:m-1", "done", "all is well");
+    answered reported = with.report("heron:m-1", "done", "all is well");
     CHECK(reported.status == 200);
     CHECK(reported.body["status"]["state"] == "TASK_STATE_COMPLETED");
-    const json done = with.task_now("m-1"); // at the session's own address the id is enough
+    json done = with.task_now("m-1"); // at the session's own address the id is enough
     CHECK(done["artifacts"][0]["parts"][0]["text"] == "all is well");
     CHECK(with.report("heron:m-1", "done").status == 409);
     CHECK(with.call("AckTask", {{"id", "heron:m-1"}})["metadata"]["shrooms/acknowledged"] == true);
@@ -62,7 +62,7 @@ TEST_CASE("a blocking ask is answered when its worker says so, and at the end of
     REQUIRE(with.make().status == 201);
     json params = message("slow", "x");
     params["configuration"] = {{"blocking", true}};
-    const json late = with.call("SendMessage", params);
+    json late = with.call("SendMessage", params);
     CHECK((late["status"]["state"] == "TASK_STATE_WORKING" ||
            late["status"]["state"] == "TASK_STATE_SUBMITTED"));
 
@@ -71,7 +71,7 @@ TEST_CASE("a blocking ask is answered when its worker says so, and at the end of
     auto answer = std::async(std::launch::async, [&] { return patient.call("SendMessage", params); });
     REQUIRE(patient.becomes("heron:slow", "WORKING"));
     CHECK(patient.report("heron:slow", "blocked", "why?").status == 200);
-    const json blocked = answer.get();
+    json blocked = answer.get();
     CHECK(blocked["status"]["state"] == "TASK_STATE_INPUT_REQUIRED");
     CHECK(blocked["status"]["message"]["parts"][0]["text"] == "why?");
 }
@@ -141,11 +141,11 @@ TEST_CASE("what is no request is answered with the code that says why, and no ta
 TEST_CASE("cards name the machine, its sessions and how to ask them") {
     task_machine with;
     REQUIRE(with.make().status == 201);
-    const json machine = with.get("/.well-known/agent-card.json").body;
+    json machine = with.get("/.well-known/agent-card.json").body;
     CHECK(machine["name"] == "laptop");
     CHECK(machine["skills"][0]["id"] == "heron");
     CHECK(machine["capabilities"]["streaming"] == true);
-    const json one = with.get("/a2a/heron/.well-known/agent-card.json").body;
+    json one = with.get("/a2a/heron/.well-known/agent-card.json").body;
     CHECK(one["name"] == "laptop/heron");
     CHECK(one["supportedInterfaces"][0]["url"] == "http://localhost/a2a/heron");
     CHECK(with.get("/a2a/nobody/.well-known/agent-card.json").status == 404);

@@ -50,7 +50,7 @@ TEST_CASE("a quiet worker is reminded five times, ever more seldom, and then the
     CHECK(metadata(with, "heron:long")["shrooms/stalled"] == false);
 }
 
-TEST_CASE("a task that its worker reported on is not reminded of, nor one whose session was interrupted") {
+TEST_CASE("a task that waits for its asker is not reminded of, however long that takes") {
     task_machine with;
     REQUIRE(with.make().status == 201);
     REQUIRE(with.ask("a", "x").contains("id"));
@@ -94,7 +94,7 @@ TEST_CASE("an asker that does not wait is told by a note: of a question, and of 
     task_machine with;
     REQUIRE(with.make().status == 201);
     REQUIRE(with.make("w1").status == 201);
-    const json asked = with.call(
+    json asked = with.call(
         "SendMessage", message("n", "x", {{"shrooms/from", "laptop/w1"}, {"shrooms/title", "the title"}}));
     REQUIRE(asked.contains("id"));
     CHECK(asked["metadata"]["shrooms/title"] == "the title");

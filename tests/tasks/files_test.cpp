@@ -31,11 +31,11 @@ TEST_CASE("a file is taken from a listed sender, numbered, told of, listed and d
           "request") {
     task_machine with;
     REQUIRE(with.make().status == 201);
-    const answered refused = drop(with, "w1", "a.txt", "secret");
+    answered refused = drop(with, "w1", "a.txt", "secret");
     CHECK(refused.status == 403);
     CHECK(refused.body["error"].get<std::string>().find("files allow heron laptop/w1") != std::string::npos);
     CHECK(!fs::exists(folder(with)));
-    const json request = with.info()["file_requests"][0];
+    json request = with.info()["file_requests"][0];
     CHECK(request["from"] == "laptop/w1");
     CHECK(request["name"] == "a.txt");
     CHECK(request["size"] == 6);
@@ -43,7 +43,7 @@ TEST_CASE("a file is taken from a listed sender, numbered, told of, listed and d
 
     CHECK(set(with, {{"accept_files_from", {"laptop/w1"}}}).status == 200);
     CHECK(!with.info().contains("file_requests")); // granted
-    const answered taken = drop(with, "w1", "a.txt", "hello", "", "&note=read%20it");
+    answered taken = drop(with, "w1", "a.txt", "hello", "", "&note=read%20it");
     REQUIRE(taken.status == 201);
     CHECK(taken.body["path"] == (folder(with) / "a.txt").native());
     CHECK(text_of(folder(with) / "a.txt") == "hello");
@@ -53,7 +53,7 @@ TEST_CASE("a file is taken from a listed sender, numbered, told of, listed and d
           (folder(with) / "a-1.txt").native());
     CHECK(drop(with, "w2", "a.txt", "x").status == 403);
     CHECK(drop(with, "w1", "empty", "").status == 400);
-    const json files = with.get("/v1/sessions/heron/drop").body["files"];
+    json files = with.get("/v1/sessions/heron/drop").body["files"];
     REQUIRE(files.size() == 2);
     CHECK(files[0]["from"] == "laptop/w1");
     const std::string one = "/v1/sessions/heron/drop?from=laptop/w1&file=a.txt";
@@ -70,7 +70,7 @@ TEST_CASE("a caged sender must be listed, and taken tasks from, too") {
     REQUIRE(with.make().status == 201);
     CHECK(set(with, {{"accept_files_from", {"laptop/*"}}}).status == 200);
     // What the cage says of itself does not count.
-    const answered refused = drop(with, "other", "a", "x", "w1");
+    answered refused = drop(with, "other", "a", "x", "w1");
     CHECK(refused.status == 403);
     CHECK(refused.body["error"].get<std::string>().find("accept_caged") != std::string::npos);
     CHECK(with.info()["file_requests"][0]["from"] == "laptop/w1");

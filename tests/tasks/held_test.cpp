@@ -20,8 +20,8 @@ TEST_CASE("a cage's task is held until the owner allows it once, and the worker 
     REQUIRE(with.make().status == 201);
     json params = message("m-1", "secret work", {{"shrooms/from", "laptop/w1"}});
     params["configuration"] = {{"blocking", true}};
-    const json held = with.call("SendMessage", params,
-                                "w1"); // and its asker does not wait ten minutes for it
+    json held = with.call("SendMessage", params,
+                          "w1"); // and its asker does not wait ten minutes for it
     INFO(held.dump());
     REQUIRE(is_held(held));
     CHECK(held["status"]["message"]["parts"][0]["text"].get<std::string>().find("owner") !=
@@ -36,7 +36,7 @@ TEST_CASE("a cage's task is held until the owner allows it once, and the worker 
     REQUIRE(with.becomes("heron:own", "WORKING"));
     CHECK(with.report("heron:own", "done").status == 200);
 
-    const answered allowed = with.post("/v1/tasks/heron:m-1/allow");
+    answered allowed = with.post("/v1/tasks/heron:m-1/allow");
     CHECK(allowed.status == 200);
     REQUIRE(
         says(with.out(), "[shrooms task heron:m-1 from this machine (laptop/w1, in a cage)]\nsecret work"));
@@ -73,7 +73,7 @@ TEST_CASE("a declined task tells its asker why, and its worker nothing") {
     REQUIRE(with.make("w1").status == 201);
     REQUIRE(is_held(with.ask("m-1", "do evil", "w1")));
     CHECK(with.post("/v1/tasks/heron:m-1/decline", {{"reason", "not on my machine"}}).status == 200);
-    const json seen = with.task_now("heron:m-1", "w1");
+    json seen = with.task_now("heron:m-1", "w1");
     CHECK(seen["status"]["state"] == "TASK_STATE_REJECTED");
     CHECK(seen["status"]["message"]["parts"][0]["text"] == "not on my machine");
     REQUIRE(says(with.out("w1"), "[shrooms note] Your task laptop/heron:m-1 was declined"));
@@ -131,7 +131,7 @@ TEST_CASE("a cage reports on tasks of its own session only") {
     REQUIRE(with.make().status == 201);
     REQUIRE(with.ask("m-1", "x").contains("id"));
     REQUIRE(with.becomes("heron:m-1", "WORKING"));
-    const json report{{"state", "done"}, {"summary", "forged"}, {"session", "heron"}};
+    json report{{"state", "done"}, {"summary", "forged"}, {"session", "heron"}};
     CHECK(with.post_as("w1", "/v1/tasks/heron:m-1", report).status == 403);
     CHECK(with.post("/v1/tasks/heron:m-1", {{"state", "done"}, {"session", "w1"}}).status == 403);
     CHECK(with.post_as("heron", "/v1/tasks/heron:none", report).status == 404);

@@ -42,11 +42,11 @@ TEST_CASE("kill -9 of the agent loses no task that was told of: held, queued, gi
     REQUIRE(says(with.out("heron"), "work 3"));
     REQUIRE(with.ask("queued", "work 4").contains("id"));
     REQUIRE(with.ask("held", "work 5", "w1").contains("id"));
-    const json before = with.get("/v1/tasks").body;
+    json before = with.get("/v1/tasks").body;
     REQUIRE(before["tasks"].size() == 5);
 
     with.kill_and_start();
-    const json after = with.get("/v1/tasks").body;
+    json after = with.get("/v1/tasks").body;
     CHECK(after == before);
     CHECK(with.ask("queued", "work 4")["id"] == "heron:queued"); // resent, since its asker does not know
     CHECK(with.report("heron:given", "done", "result 3").status == 200);

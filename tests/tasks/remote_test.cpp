@@ -62,8 +62,8 @@ void ask_from_elsewhere() {
     task_machine with(std::chrono::minutes(10), "fd12::1");
     REQUIRE(with.make().status == 201);
     // It says that it is the laptop, and is not believed.
-    const json ask = rpc("SendMessage", message("m-1", "work", {{"shrooms/from", "laptop/jimmy"}}));
-    const json task = from_pi5("/a2a/heron", ask).body["result"]["task"];
+    json ask = rpc("SendMessage", message("m-1", "work", {{"shrooms/from", "laptop/jimmy"}}));
+    json task = from_pi5("/a2a/heron", ask).body["result"]["task"];
     INFO(task.dump());
     CHECK(task["metadata"]["shrooms/from"] == "pi5 (pi5/jimmy)");
     REQUIRE(says(with.out(), "[shrooms task heron:m-1 from pi5 (pi5/jimmy)]\nwork"));
@@ -82,10 +82,9 @@ void ask_from_elsewhere() {
     CHECK(note.find("which one?") != std::string::npos);
     CHECK(note.find("tasknote-heron:m-1-input-required-") != std::string::npos);
 
-    const json caged = from_pi5("/a2a/heron",
-                                rpc("SendMessage", message("m-2", "x", {{"shrooms/from", "laptop/w1"}})),
-                                "rev")
-                           .body["result"]["task"];
+    json caged = from_pi5("/a2a/heron",
+                          rpc("SendMessage", message("m-2", "x", {{"shrooms/from", "laptop/w1"}})), "rev")
+                     .body["result"]["task"];
     CHECK(caged["metadata"]["shrooms/held"] == true);
     CHECK(caged["metadata"]["shrooms/from"] == "pi5 (pi5/rev, in a cage)");
     CHECK(from_pi5("/v1/tasks/heron:m-2/allow", json::object(), "rev").status == 403);

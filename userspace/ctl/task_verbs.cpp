@@ -141,7 +141,7 @@ int act_on(common_options& options, const task_act& act, const words& names) {
 // ---- files ----
 
 int list_files(common_options& options, const words& names) {
-    if (names.empty()) throw usage_error(fmt::format("which session? {}", files_usage));
+    if (names.empty()) throw usage_error("which session? pinfold files SESSION");
     client agent = agent_of(options);
     const json session = agent.get(session_path(names.front()));
     const json dropped = agent_of(options).get(session_path(names.front()) + "/drop");
@@ -166,7 +166,8 @@ int list_files(common_options& options, const words& names) {
 }
 
 int change_senders(common_options& options, const words& names, bool allow) {
-    if (names.size() != 3) throw usage_error(fmt::format("which session, and which sender? {}", files_usage));
+    if (names.size() != 3)
+        throw usage_error("which session, and which sender? pinfold files allow SESSION MACHINE/SESSION");
     const std::string path = session_path(names[1]);
     const json session = agent_of(options).get(path);
     auto list = session.value("accept_files_from", json::array()).get<std::vector<std::string>>();
@@ -194,8 +195,9 @@ int tasks_verb(common_options& options, const words& arguments) {
         if (!names.empty() && names.front() == each.word) return act_on(options, each, names);
     }
     if (names.size() > 1)
-        throw usage_error(fmt::format("'{}' is nothing that can be done with a task: {}",
-                                      printable(names.front()), tasks_usage));
+        throw usage_error(
+            fmt::format("'{}' is nothing that can be done with a task; 'pinfold tasks --help' tells more",
+                        printable(names.front())));
     return list_tasks(options, names, line->values["all"].as<bool>());
 }
 
