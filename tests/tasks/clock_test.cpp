@@ -68,6 +68,38 @@ TEST_CASE("a task that waits for its asker is not reminded of, however long that
     CHECK(metadata(with, "heron:b")["shrooms/nudges"] == 1);
 }
 
+TEST_CASE("after its owner interrupted it a session is not reminded until somebody speaks to it") {
+    task_machine with;
+    const std::filesystem::path gate = with.directory() / "gate";
+    std::filesystem::create_directories(with.directory() / "project");
+    const std::string script = "cat >> " + with.out().native() + "; [ -e " + gate.native() +
+                               " ] || exec sleep 1000";
+    REQUIRE(with.post("/v1/sessions", {{"name", "heron"},
+                                       {"dir", (with.directory() / "project").native()},
+                                       {"harness", "command"},
+                                       {"command", {"/bin/sh", "-c", script}}})
+                .status == 201);
+    REQUIRE(with.make("twin").status == 201);
+    REQUIRE(with.ask("a", "long work").contains("id"));
+    REQUIRE(says(with.out(), "long work"));
+    REQUIRE(with.becomes("heron:a", "WORKING"));
+    // The twin's task is looked at behind it, so its reminder says that this one was left in peace.
+    REQUIRE(with.call("SendMessage", message("t", "x"), "", "twin").contains("id"));
+    REQUIRE(says(with.out("twin"), "twin:t"));
+    CHECK(with.post("/v1/sessions/heron/interrupt").status == 202);
+    REQUIRE(with.is("idle"));
+    std::ofstream(gate) << "";
+    with.pass(6min);
+    REQUIRE(says(with.out("twin"), "nothing was heard of it"));
+    CHECK(metadata(with, "heron:a")["shrooms/nudges"] == 0);
+    CHECK(with.send("go on").status == 202);
+    REQUIRE(says(with.out(), "go on"));
+    REQUIRE(with.is("idle"));
+    with.pass(6min);
+    REQUIRE(reminded(with, 1));
+    CHECK(metadata(with, "heron:a")["shrooms/nudges"] == 1);
+}
+
 TEST_CASE("a task that is open for a day is canceled, held ones too, and its asker is told") {
     task_machine with;
     REQUIRE(with.make().status == 201);

@@ -157,9 +157,19 @@ void task_board::expire(std::vector<task_row>& open) {
     std::erase_if(open, [](const task_row& each) { return is_closed(each.state); });
 }
 
+bool task_board::is_paused(std::int64_t session) {
+    constexpr std::size_t looked_at = 200; // an interrupted turn says little more
+    const auto paused = paused_.find(session);
+    if (paused == paused_.end()) return false;
+    const auto later = listed_.world().kept.events(session, paused->second, looked_at);
+    if (std::ranges::none_of(later, [](const event_row& each) { return each.kind == "message"; }))
+        return true;
+    paused_.erase(paused);
+    return false;
+}
+
 void task_board::remind(const worker_pointer& worker, task_row task) {
-    if (worker->state() == session_state::working) paused_.erase(task.session);
-    if (worker->state() != session_state::idle || paused_.contains(task.session)) return;
+    if (worker->state() != session_state::idle || is_paused(task.session)) return;
     const unix_milliseconds heard = std::max(
         {parse_time(worker->row().last_time), task.last_nudge, task.began});
     if (now() - heard < quiet_before(task.nudges, worker->row().harness)) return;

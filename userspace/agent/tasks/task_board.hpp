@@ -82,8 +82,8 @@ public:
 
     // The session's settings changed: what was held for them may go on.
     void reconsider(const std::shared_ptr<session>& worker);
-    // It was interrupted by its owner: no reminders until it works again.
-    void pause(const session& worker) { paused_.insert(worker.row().id); }
+    // It was interrupted by its owner: no reminders until somebody says something to it.
+    void pause(const session& worker) { paused_.insert_or_assign(worker.row().id, worker.row().last_seq); }
     // It is about to be deleted: whoever asked it is told.
     void worker_leaves(const std::shared_ptr<session>& worker);
 
@@ -128,6 +128,7 @@ private:
 
     void look();
     void expire(std::vector<task_row>& open);
+    [[nodiscard]] bool is_paused(std::int64_t session);
     void remind(const worker_pointer& worker, task_row task);
     static task<> send_note(task_board* self, task_row task);
     task<bool> deliver_note(const task_row& task, const std::string& text);
@@ -136,8 +137,9 @@ private:
     settings with_;
     task_store kept_;
     machine_list machines_;
-    std::set<std::int64_t> pumping_, again_, paused_, noting_; // sessions; noting_: tasks
-    std::map<std::int64_t, int> watched_;                      // tasks
+    std::set<std::int64_t> pumping_, again_, noting_; // sessions; noting_: tasks
+    std::map<std::int64_t, std::uint64_t> paused_;    // sessions, with their last event then
+    std::map<std::int64_t, int> watched_;             // tasks
     std::map<std::int64_t, std::deque<unix_milliseconds>> nudged_;
 };
 
