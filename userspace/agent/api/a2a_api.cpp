@@ -182,9 +182,8 @@ task<std::optional<http::response>> perform(services& with, const exchange& aske
 task<std::optional<http::response>> call_agent(services& with, exchange& asked) {
     const auto request = read_rpc(asked.request.body, asked.name);
     if (!request) co_return rpc_answer(rpc_reply(request.error()));
-    const asker who = co_await with.tasks->who({.address = asked.by,
-                                                .caged = caged_session(asked.request),
-                                                .claim = request->claimed_from});
+    const asker who = co_await with.tasks->who(
+        {.address = asked.by, .caged = caged_session(asked.request), .claim = request->claimed_from});
     rpc_failure failed{.id = request->id};
     try {
         co_return co_await perform(with, asked, *request, who);
