@@ -63,9 +63,12 @@ TEST_CASE("UDP passes connected and not, and the answer comes from the address t
     for (const endpoint& to : {at(place::web4, 4000), at(place::web6, 4000)}) {
         const unique_fd server = bind_to(it.world.far(), SOCK_DGRAM, to);
         const unique_fd unconnected = make_socket(it.relay.cage(), to.family, SOCK_DGRAM);
-        CHECK(say_to(unconnected, "one", to));
-        echo(server, 1);
-        const datagram answer = hear_from(unconnected);
+        datagram answer;
+        for (int tries = 0; tries < 3 && answer.text != "one"; ++tries) { // a busy machine may lose a datagram
+            CHECK(say_to(unconnected, "one", to));
+            echo(server, 1);
+            answer = hear_from(unconnected);
+        }
         CHECK(answer.text == "one");
         CHECK(answer.from == to);
 
