@@ -52,7 +52,8 @@ http::response unknown_path(const std::string& path) {
 } // namespace
 
 task<std::optional<http::response>> answer(services& with, exchange& asked) {
-    if (auto refusal = refuse_browser(asked.request, asked.by.empty() ? nullptr : &with.hosts)) co_return refusal;
+    if (auto refusal = refuse_browser(asked.request, asked.by.empty() ? nullptr : &with.hosts))
+        co_return refusal;
     // Its own agent says this of a cage's request. A cage makes, changes and deletes nothing, whatever it asks; it may ask
     // agents, report on its tasks and send a file, and each of these looks at who it is.
     if (asked.request.fields.contains("x-shrooms-caged") && asked.request.method != "GET" &&

@@ -26,7 +26,7 @@ struct services {
     task_board* tasks = nullptr; // of those sessions
     outbox_carrier* outboxes = nullptr;
     project_reports* reports = nullptr; // on their projects
-    std::vector<std::string> hosts; // what a request over TCP may name as its Host, without the port
+    std::vector<std::string> hosts;     // what a request over TCP may name as its Host, without the port
 };
 
 // One request. A route that upgrades or streams takes the connection over and answers nothing more.
