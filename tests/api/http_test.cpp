@@ -31,7 +31,7 @@ TEST_CASE("the agent answers with JSON, and says what is not there") {
     CHECK(body_of(version).at("keeper").at("connected") == false);
     CHECK(status_of(agent.get("/v1/nothing")) == 404);
     CHECK(status_of(agent.get("/v1/cages/a/b/c")) == 404);
-    const std::string wrong_method = agent.raw("PUT /v1/cages HTTP/1.1\r\nConnection: close\r\n\r\n");
+    const std::string wrong_method = agent.raw("DELETE /v1/cages HTTP/1.1\r\nConnection: close\r\n\r\n");
     CHECK(status_of(wrong_method) == 405);
     CHECK_THAT(wrong_method, ContainsSubstring("Allow: GET, POST"));
 }

@@ -162,7 +162,8 @@ TEST_CASE("a memory kill is told as one, and refused acts are counted at the end
         {"run", "--name", "heron", "--dir", here.project.native(), "--", "sleep", "1"});
     refuse.join();
     CHECK(refused.status == 0);
-    CHECK(refused.err.empty()); // tests/cli/denied_test.cpp has more
+    // Not into the stream of a program that did what it was to do; tests/cli/denied_test.cpp has more.
+    CHECK(refused.err.find("refused") == std::string::npos);
     CHECK_THAT(here.pinfold.run({"-q", "denials", "heron"}).out, ContainsSubstring("connect"));
 }
 

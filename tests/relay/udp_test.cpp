@@ -64,7 +64,8 @@ TEST_CASE("UDP passes connected and not, and the answer comes from the address t
         const unique_fd server = bind_to(it.world.far(), SOCK_DGRAM, to);
         const unique_fd unconnected = make_socket(it.relay.cage(), to.family, SOCK_DGRAM);
         datagram answer;
-        for (int tries = 0; tries < 3 && answer.text != "one"; ++tries) { // a busy machine may lose a datagram
+        for (int tries = 0; tries < 3 && answer.text != "one";
+             ++tries) { // a busy machine may lose a datagram
             CHECK(say_to(unconnected, "one", to));
             echo(server, 1);
             answer = hear_from(unconnected);

@@ -120,7 +120,8 @@ TEST_CASE("B37: what is too much of an outbox is left out and listed") {
     const place crowd;
     for (const char* name : {"1", "2", "3"}) crowd.put(name, "x");
     outbox::packer few(crowd.box(), {}, {.entries = 2, .told = 0}, crowd.scratch.path());
-    while (few.step()) {}
+    while (few.step()) {
+    }
     CHECK(few.files() == 2);
     CHECK(few.seen().left().empty());
     CHECK(few.seen().untold() > 0);

@@ -74,9 +74,10 @@ void write_file_at(int directory, const char* name, std::string_view value) {
 
 void replace_file_at(int directory, const std::string& name, std::string_view value, unsigned mode) {
     const std::string fresh = name + ".new";
-    (void)::unlinkat(directory, fresh.c_str(), 0); // of one who was killed, or a trap: a FIFO would hold us for ever
-    const unique_fd file(
-        check(::openat(directory, fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode), "make {}", fresh));
+    (void)::unlinkat(directory, fresh.c_str(),
+                     0); // of one who was killed, or a trap: a FIFO would hold us for ever
+    const unique_fd file(check(
+        ::openat(directory, fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode), "make {}", fresh));
     try {
         std::string_view left = value;
         while (!left.empty()) {

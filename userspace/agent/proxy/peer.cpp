@@ -135,8 +135,7 @@ task<std::string> peer::read_body() {
         beast::error_code error;
         std::size_t used = 0;
         if (!parts_->held.empty()) {
-            used = parser.put(
-                boost::asio::const_buffer(parts_->held.data(), parts_->held.size()), error);
+            used = parser.put(boost::asio::const_buffer(parts_->held.data(), parts_->held.size()), error);
             parts_->held.erase(0, used);
         }
         const std::size_t size = part.size() - body.size;
