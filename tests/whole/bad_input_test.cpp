@@ -222,7 +222,7 @@ TEST_CASE("a home without room for the agent's log: the agent is started or the 
     const fs::path place = machine.home() / ".local";
     fs::create_directory(place);
     check(::chown(place.c_str(), owner_id, owner_id), "give away {}", place.native());
-    const small_mount mounted(place, fmt::format("uid={0},gid={0},mode=700,size=16k", owner_id));
+    const small_mount mounted(place, fmt::format("uid={0},gid={0},mode=700,size=1m", owner_id));
     full_disk full(place);
     const cli_result told = machine.run({"run", "--sealed", "--", "echo", "done"});
     if (told.status == 0) {
@@ -233,7 +233,9 @@ TEST_CASE("a home without room for the agent's log: the agent is started or the 
         CHECK_THAT(told.err, ContainsSubstring("No space left on device"));
     }
     full.free();
-    CHECK(machine.run({"run", "--sealed", "--", "echo", "done"}).out == "done\n");
+    const cli_result again = machine.run({"run", "--sealed", "--", "echo", "done"});
+    CAPTURE(again.err, machine.agent_log());
+    CHECK(again.out == "done\n");
 }
 
 } // namespace

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <thread>
 
 namespace pinfold::test {
 
@@ -55,8 +56,11 @@ void add_descriptors(lines& into, const char* whose, pid_t pid, const std::set<s
         const fs::path target = fs::read_symlink(each.path(), gone);
         if (!gone && !passing.contains(target)) ++counts[kind_of(target)];
     }
+    // Those by which projects are mapped are kept for the next cage of the same ids, up to a number.
+    constexpr int kept_user_namespaces = 64;
     for (const auto& [kind, count] : counts)
-        into.push_back(fmt::format("{} holds {} {}", whose, count, kind));
+        if (kind != "user" || count > kept_user_namespaces)
+            into.push_back(fmt::format("{} holds {} {}", whose, count, kind));
 }
 
 void add_mounts(lines& into, const char* whose, const std::string& pid, const std::string& name) {
@@ -71,7 +75,19 @@ void add_mounts(lines& into, const char* whose, const std::string& pid, const st
 
 } // namespace
 
+// What a keeper does in the background (a spare network, the first verdict on the machine) has come to its end.
 std::vector<std::string> whole_machine::census() {
+    lines last = look();
+    for (int same = 0, tries = 0; same < 8 && tries < 200; ++tries) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        lines now = look();
+        same = now == last ? same + 1 : 0;
+        last = std::move(now);
+    }
+    return last;
+}
+
+std::vector<std::string> whole_machine::look() {
     lines found;
     const pid_t agent_pid = agent(); // first: to ask it makes no cage, but a connection for a moment
     add_tree(found, "cgroup", cgroup_folder(), true, 2);
@@ -91,7 +107,7 @@ std::vector<std::string> whole_machine::census() {
 
 std::string whole_machine::differs_from(const std::vector<std::string>& before, std::chrono::seconds limit) {
     lines after;
-    eventually([&] { return (after = census()) == before; }, limit);
+    eventually([&] { return (after = look()) == before; }, limit);
     lines gone, come;
     std::ranges::set_difference(before, after, std::back_inserter(gone));
     std::ranges::set_difference(after, before, std::back_inserter(come));

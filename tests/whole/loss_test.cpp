@@ -78,6 +78,8 @@ TEST_CASE("an adopted cage whose agent died with the keeper is ended when nobody
     // Two agents of one owner: one dies, one lives.
     cli second(machine.home() / "run/second/api.sock");
     second.environment = machine.pinfold().environment;
+    second.environment.push_back("XDG_STATE_HOME=" +
+                                 (machine.home() / "second-state").native()); // one store, one agent
     second.user = owner_id;
     second.directory = machine.project();
     machine.net().reset();

@@ -186,7 +186,7 @@ TEST_CASE("run says at its end how many acts were refused") {
         {"run", "--sealed", "--name", "siskin", "--", "bash", "-c",
          "for i in 1 2 3; do (exec 3<>/dev/tcp/192.168.1.10/9000); done 2>/dev/null; exit 4"});
     CHECK(told.status == 4);
-    CHECK_THAT(told.err, ContainsSubstring("3 acts were refused (pinfold denials siskin)"));
+    CHECK_THAT(told.err, ContainsSubstring("3 acts were refused: tcp 192.168.1.10:9000 (private) 3 times"));
 }
 
 TEST_CASE("doctor tries what this machine enforces and finds nothing open") {

@@ -124,6 +124,7 @@ public:
     [[nodiscard]] std::filesystem::path state_dir() const { return folder_ / "state"; }
 
 private:
+    [[nodiscard]] std::vector<std::string> look(); // one census
     void make_places();
     void write_config();
     void end_cages() const;

@@ -13,6 +13,7 @@
 #include <optional>
 #include <pwd.h>
 #include <sys/socket.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -24,7 +25,7 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds start_time{10};
+constexpr std::chrono::seconds start_time{10}, race_time{1};
 constexpr std::chrono::milliseconds look_again{5};
 constexpr std::uintmax_t largest_log = 4U << 20;
 
@@ -141,7 +142,12 @@ std::string last_words(const unique_fd& report, const std::string& file) {
     }
     constexpr std::string_view itself = "pinfold-agent: ";
     if (last.starts_with(itself)) last.erase(0, itself.size());
-    return last.empty() ? "it said nothing" : last;
+    if (!last.empty()) return last;
+    struct statvfs room{};
+    const std::string folder = std::filesystem::path(file).parent_path();
+    if (::statvfs(folder.c_str(), &room) == 0 && room.f_bavail == 0)
+        return fmt::format("No space left on device for its state in {}", folder);
+    return "it said nothing";
 }
 
 } // namespace
@@ -188,8 +194,10 @@ unique_fd connect_to_agent(const common_options& options, const owner& whose, bo
         if (auto running = try_connect(socket, whose)) return std::move(*running);
         int status = 0;
         if (::waitpid(child, &status, WNOHANG) != child) continue;
-        // It may have lost a race with another agent that was started at the same time.
-        if (auto running = try_connect(socket, whose)) return std::move(*running);
+        // It may have lost a race with another agent that was started at the same time, and listens a moment later.
+        for (const auto end = clock::now() + race_time; clock::now() < end;
+             std::this_thread::sleep_for(look_again))
+            if (auto running = try_connect(socket, whose)) return std::move(*running);
         fail("the agent could not be started: {} (log: {})", last_words(report, what.log), what.log);
     }
     fail("the agent was started but does not listen at {} after {} s; see {}", socket.native(),

@@ -53,6 +53,16 @@ void client::send(std::string_view bytes) {
     }
 }
 
+namespace {
+
+// Without a head there is no status, and Beast's message would say 200.
+void need_answer(const response_parser& parser) {
+    if (!parser.is_header_done())
+        fail("the agent ended before it answered; its log says why (agent.log in its state directory)");
+}
+
+} // namespace
+
 reply client::ask(std::string_view method, std::string_view path, std::string_view body,
                   std::string_view upgrade) {
     std::string head = fmt::format("{} {} HTTP/1.1\r\nHost: pinfold\r\n", method, path);
@@ -65,6 +75,7 @@ reply client::ask(std::string_view method, std::string_view path, std::string_vi
     parser.eager(true);
     reply answer;
     answer.rest = receive_into(connection_.get(), parser, [&] { return parser.is_done(); });
+    need_answer(parser);
     answer.status = static_cast<int>(parser.get().result_int());
     answer.body = std::move(parser.get().body());
     return answer;
@@ -82,6 +93,7 @@ int client::follow(std::string_view path, const std::function<bool(std::string_v
     };
     parser.on_chunk_body(part);
     receive_into(connection_.get(), parser, [&] { return parser.is_done() || stopped; });
+    need_answer(parser);
     return static_cast<int>(parser.get().result_int());
 }
 

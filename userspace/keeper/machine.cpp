@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/utsname.h>
+#include <thread>
 
 #ifndef MFD_EXEC // kernel 6.3: said aloud, or the kernel warns
 #define MFD_EXEC 0x0010U
@@ -95,8 +96,15 @@ unique_fd load_program(const std::filesystem::path& folder, const char* name) {
         for (off_t at = 0; at < seen.st_size;)
             check(::sendfile(memory.get(), file.get(), &at, static_cast<std::size_t>(seen.st_size - at)),
                   "load {}", path.native());
-        check(::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL),
-              "seal {}", name);
+        // Pages that were just written may be held by the kernel for a moment more: EBUSY, on a busy machine.
+        int sealed = -1;
+        for (int tries = 0; tries < 50 && sealed < 0; ++tries) {
+            if (tries > 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+            sealed = ::fcntl(memory.get(), F_ADD_SEALS,
+                             F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL);
+            if (sealed < 0 && errno != EBUSY) break;
+        }
+        check(sealed, "seal {}", name);
         // Run, but not read: what cannot be read is not dumpable from its exec on (the kernel's would_dump), so there is no
         // moment in which a cage could trace its own pid 1.
         check(::fchmod(memory.get(), 0111), "let a cage run {}", name);

@@ -204,8 +204,8 @@ int serve(const agent_options& options) {
     });
     cages owned(ring, group,
                 {.keeper = options.keeper, .resolv_conf = options.resolv_conf, .file_limit = file_limit});
+    store kept(options.state / "sessions.db"); // first: nobody connects to an agent that cannot keep anything
     api_socket socket = api_socket::listen(options.api);
-    store kept(options.state / "sessions.db");
     session_world::settings with = settings_of(options);
     proxy doors(ring, group,
                 {.machines = {.peers = options.peers, .daemon = options.shrooms, .name = with.machine},
