@@ -57,7 +57,7 @@ unique_fd lock(const std::filesystem::path& socket) {
 api_socket::api_socket(std::filesystem::path path, unique_fd lock, unique_fd socket)
     : path_(std::move(path)), lock_(std::move(lock)), socket_(std::move(socket)) {}
 
-api_socket api_socket::listen(const std::filesystem::path& path) {
+api_socket api_socket::listen(const std::filesystem::path& path, const std::function<void()>& prepare) {
     sockaddr_un address{.sun_family = AF_UNIX};
     if (path.native().size() >= sizeof address.sun_path)
         fail(
@@ -68,6 +68,7 @@ api_socket api_socket::listen(const std::filesystem::path& path) {
     make_private_directory(path.parent_path());
     check_private(path.parent_path());
     unique_fd held = lock(path);
+    if (prepare) prepare();
     // Only whoever holds the lock gets here, so a socket that is left belongs to nobody.
     struct stat found{};
     if (::lstat(path.c_str(), &found) == 0) {

@@ -4,6 +4,7 @@
 #include "base/unique_fd.hpp"
 
 #include <filesystem>
+#include <functional>
 
 namespace pinfold {
 
@@ -11,7 +12,9 @@ class api_socket {
 public:
     // Makes the directory (0700, the owner's; refused where it is somebody else's), takes the lock, replaces a socket
     // that a dead agent left. Throws where another agent listens.
-    [[nodiscard]] static api_socket listen(const std::filesystem::path& path);
+    // `prepare` runs with the lock and before anybody can connect: what it throws is told by whoever started the agent.
+    [[nodiscard]] static api_socket listen(const std::filesystem::path& path,
+                                           const std::function<void()>& prepare = {});
 
     api_socket(api_socket&&) = default;
     ~api_socket(); // takes the socket file away

@@ -14,6 +14,7 @@
 #include <array>
 #include <csignal>
 #include <cstdio>
+#include <optional>
 #include <poll.h>
 #include <pwd.h>
 #include <spdlog/sinks/stdout_sinks.h>
@@ -204,8 +205,10 @@ int serve(const agent_options& options) {
     });
     cages owned(ring, group,
                 {.keeper = options.keeper, .resolv_conf = options.resolv_conf, .file_limit = file_limit});
-    store kept(options.state / "sessions.db"); // first: nobody connects to an agent that cannot keep anything
-    api_socket socket = api_socket::listen(options.api);
+    std::optional<store> opened;
+    api_socket socket = api_socket::listen(options.api,
+                                           [&] { opened.emplace(options.state / "sessions.db"); });
+    store& kept = *opened;
     session_world::settings with = settings_of(options);
     proxy doors(ring, group,
                 {.machines = {.peers = options.peers, .daemon = options.shrooms, .name = with.machine},
