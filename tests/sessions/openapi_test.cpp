@@ -108,7 +108,7 @@ TEST_CASE("the document has each route of sessions, and each error is {\"error\"
     std::ifstream source(PINFOLD_SOURCE_DIR "/userspace/agent/api/session_routes.cpp");
     std::size_t routes = 0;
     for (std::string line; std::getline(source, line);) {
-        const std::size_t begin = line.find("session_route{\"");
+        const std::size_t begin = line.find("    route{\"");
         if (begin == std::string::npos) continue;
         std::array<std::string, 2> words;
         std::size_t at = begin;

@@ -1,5 +1,8 @@
 #include "agent/api/http.hpp"
 
+#include "agent/http_chunk.hpp"
+#include "base/text.hpp"
+
 #include <algorithm>
 #include <boost/beast/http/error.hpp>
 #include <boost/beast/http/parser.hpp>
@@ -14,17 +17,7 @@ namespace beast = boost::beast;
 namespace {
 
 std::string lower(beast::string_view text) {
-    std::string result(text.data(), text.size());
-    std::ranges::transform(result, result.begin(),
-                           [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-    return result;
-}
-
-int hex_digit(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return -1;
+    return lowered({text.data(), text.size()});
 }
 
 // A stray '%' stays what it is.
@@ -101,7 +94,7 @@ std::string chunked_head(std::string_view type) {
 }
 
 std::string chunk(std::string_view bytes) {
-    return fmt::format("{:x}\r\n{}\r\n", bytes.size(), bytes);
+    return http_chunk(bytes);
 }
 
 struct request_reader::parts {

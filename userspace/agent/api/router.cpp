@@ -1,6 +1,7 @@
 #include "agent/api/router.hpp"
 
 #include "agent/api/browser.hpp"
+#include "agent/api/route.hpp"
 #include "agent/api/session_routes.hpp"
 #include "agent/api/task_routes.hpp"
 
@@ -10,12 +11,6 @@
 namespace pinfold {
 
 namespace {
-
-struct route {
-    std::string_view method;
-    std::string_view path; // {name} stands for one segment
-    route_handler handler;
-};
 
 constexpr std::array routes{
     route{"GET", "/v1/version", get_version},
@@ -32,19 +27,6 @@ constexpr std::array routes{
     route{"GET", "/v1/why", why_mode},
 };
 
-bool matches(std::string_view pattern, std::string_view path, std::string& name) {
-    constexpr std::string_view mark = "{name}";
-    const std::size_t at = pattern.find(mark);
-    if (at == std::string_view::npos) return pattern == path;
-    const std::string_view before = pattern.substr(0, at), after = pattern.substr(at + mark.size());
-    if (path.size() <= before.size() + after.size() || !path.starts_with(before) || !path.ends_with(after))
-        return false;
-    const std::string_view found = path.substr(before.size(), path.size() - before.size() - after.size());
-    if (found.find('/') != std::string_view::npos) return false;
-    name = found;
-    return true;
-}
-
 http::response unknown_path(const std::string& path) {
     return answer_error(404, fmt::format("there is nothing at {}; docs/api.md lists the routes", path));
 }
@@ -60,14 +42,7 @@ task<std::optional<http::response>> answer(services& with, exchange& asked) {
         !may_come_from_cage(asked.request))
         co_return answer_error(403, "a caged agent changes nothing here");
     std::string allowed;
-    route_handler handler = nullptr;
-    for (const route& each : routes) {
-        std::string name;
-        if (!matches(each.path, asked.request.path, name)) continue;
-        asked.name = name;
-        if (each.method == asked.request.method) handler = each.handler;
-        allowed += (allowed.empty() ? "" : ", ") + std::string(each.method);
-    }
+    route_handler handler = find_route(routes, asked, allowed);
     if (allowed.empty() && with.listed != nullptr) handler = find_session_route(asked, allowed);
     if (allowed.empty()) co_return unknown_path(asked.request.path);
     if (handler == nullptr) {

@@ -5,6 +5,7 @@
 #include "agent/tasks/dropped_files.hpp"
 #include "agent/tasks/task_board.hpp"
 #include "base/file.hpp"
+#include "base/text.hpp"
 
 #include <algorithm>
 #include <ctime>
@@ -19,13 +20,6 @@ namespace {
 
 constexpr std::uint64_t most_lines = 200;
 constexpr std::size_t events_at_once = 200; // looked at before others have a turn
-
-std::string lower(std::string_view text) {
-    std::string result(text);
-    std::ranges::transform(result, result.begin(),
-                           [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-    return result;
-}
 
 // What was said, newest first, until `enough` says so.
 template <typename Take>
@@ -116,11 +110,11 @@ task<std::optional<http::response>> search_session(services& with, exchange& ask
     const auto query = asked.request.query.find("q");
     if (query == asked.request.query.end() || query->second.empty())
         throw bad_request("q: must say what is sought");
-    const std::string sought = lower(query->second);
+    const std::string sought = lowered(query->second);
     json lines = json::array();
     co_await walk_back(with, one->row().id, [&](const spoken_line& line) {
         if (lines.size() >= limit) return false;
-        const std::size_t at = lower(line.text).find(sought);
+        const std::size_t at = lowered(line.text).find(sought);
         if (at != std::string::npos)
             lines.push_back({{"seq", line.seq},
                              {"time", line.time},

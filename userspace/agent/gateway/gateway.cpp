@@ -1,5 +1,7 @@
 #include "agent/gateway/gateway.hpp"
 
+#include "agent/http_chunk.hpp"
+
 #include <algorithm>
 #include <cctype>
 #include <nlohmann/json.hpp>
@@ -12,10 +14,6 @@ namespace {
 
 constexpr std::chrono::seconds head_time{30}, idle_time{300}, body_time{60};
 constexpr std::size_t read_size = std::size_t{64} * 1024;
-
-std::string chunk(std::string_view bytes) {
-    return fmt::format("{:x}\r\n{}\r\n", bytes.size(), bytes);
-}
 
 std::string field_of(const model_transfer& from, std::string_view wanted) {
     for (const auto& [name, value] : from.fields()) {
@@ -200,7 +198,7 @@ task<bool> gateway::carry_answer(connection_pointer on, model_transfer& from, bo
     for (;;) {
         const std::string part = from.take();
         usage.put(part);
-        if (!part.empty() && !no_body) bytes += chunk(part);
+        if (!part.empty() && !no_body) bytes += http_chunk(part);
         if (!bytes.empty() && !co_await say(*on, std::exchange(bytes, {}))) co_return false;
         if (on->gone) co_return false;
         if (from.has_more()) continue;
@@ -213,7 +211,7 @@ task<bool> gateway::carry_answer(connection_pointer on, model_transfer& from, bo
         spdlog::warn("model gateway: the answer broke off: {}", from.failure_text());
         co_return false;
     }
-    if (!no_body && !co_await say(*on, chunk(""))) co_return false;
+    if (!no_body && !co_await say(*on, http_chunk(""))) co_return false;
     co_return keep_alive;
 }
 

@@ -1,5 +1,7 @@
 #include "agent/gateway/transfer.hpp"
 
+#include "base/text.hpp"
+
 #include <algorithm>
 #include <cstring>
 
@@ -69,9 +71,7 @@ void model_transfer::pass_fields(const upstream_request& to, const model_request
     };
     std::string beta = to.beta;
     for (const auto& [name, value] : from.fields) {
-        std::string key = name;
-        std::ranges::transform(key, key.begin(),
-                               [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+        const std::string key = lowered(name);
         if (key == "anthropic-beta") beta += (beta.empty() ? "" : ",") + value;
         if (may_pass_on(key)) put(value.empty() ? name + ";" : name + ": " + value);
     }

@@ -1,6 +1,7 @@
 #include "agent/gateway/upstreams.hpp"
 
 #include "base/file.hpp"
+#include "base/text.hpp"
 
 #include <algorithm>
 #include <array>
@@ -14,13 +15,6 @@ namespace {
 using nlohmann::json;
 
 constexpr std::string_view provider_prefix = "/provider/";
-
-std::string lower(std::string_view text) {
-    std::string result(text);
-    std::ranges::transform(result, result.begin(),
-                           [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-    return result;
-}
 
 // A secret that others of the machine could read is none: it is not used until that is mended.
 std::string read_secret(const std::filesystem::path& file) {
@@ -63,7 +57,7 @@ void check_target(std::string_view target) {
     const bool plain = std::ranges::all_of(
         target, [](char c) { return c > ' ' && c < 127 && c != '\\' && c != '#'; });
     if (!target.starts_with('/') || !plain || path.find("/..") != std::string_view::npos ||
-        lower(path).find("%2e") != std::string::npos || lower(path).find("%2f") != std::string::npos ||
+        lowered(path).find("%2e") != std::string::npos || lowered(path).find("%2f") != std::string::npos ||
         path.find("//") != std::string_view::npos)
         throw model_refusal(400, "this is no path of a model provider");
 }
@@ -162,7 +156,7 @@ bool may_pass_on(std::string_view name) {
                                   "x-real-ip",
                                   "http2-settings",
                                   "anthropic-beta"};
-    const std::string field = lower(name);
+    const std::string field = lowered(name);
     return std::ranges::find(kept_out, field) == kept_out.end() && !field.starts_with("x-forwarded-") &&
            !field.starts_with("sec-");
 }
@@ -182,7 +176,7 @@ bool may_pass_back(std::string_view name) {
                                   "report-to",
                                   "nel",
                                   "strict-transport-security"};
-    return std::ranges::find(kept_out, lower(name)) == kept_out.end();
+    return std::ranges::find(kept_out, lowered(name)) == kept_out.end();
 }
 
 } // namespace pinfold

@@ -3,6 +3,7 @@
 #include "agent/proxy/peer.hpp"
 #include "agent/sessions/place.hpp"
 #include "base/beneath.hpp"
+#include "base/text.hpp"
 #include "ring/next_turn.hpp"
 
 #include <algorithm>
@@ -17,19 +18,6 @@ namespace {
 constexpr std::chrono::seconds answer_time = std::chrono::minutes(5);
 constexpr std::size_t part_size = std::size_t{256} * 1024;
 constexpr std::size_t most_carried = 1000; // tasks whose line is remembered
-
-std::string encoded(std::string_view text) {
-    std::string all;
-    for (const char c : text) {
-        const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                              c == '-' || c == '_' || c == '.' || c == '~';
-        if (is_plain)
-            all += c;
-        else
-            all += fmt::format("%{:02X}", static_cast<unsigned char>(c));
-    }
-    return all;
-}
 
 std::string file_name(std::string_view from) {
     std::string name;
@@ -96,11 +84,12 @@ task<> outbox_carrier::transmit(parcel what, const outbox::packer& packed) {
         host = fmt::format("{}:{}", is_v6 ? "[" + what.address + "]" : what.address, with_.port);
     }
     // No X-Shrooms-Caged: the agent sends it, and the cage has no part in it. Who may send files is the receiver's word.
-    co_await agent.send(fmt::format(
-        "POST /v1/sessions/{}/drop?name={}&note={} HTTP/1.1\r\nHost: {}\r\nContent-Type: "
-        "application/gzip\r\nX-Shrooms-From-Session: {}\r\nConnection: close\r\n"
-        "Content-Length: {}\r\n\r\n",
-        encoded(what.to), encoded(what.name), encoded(what.note), host, what.session, packed.size()));
+    co_await agent.send(
+        fmt::format("POST /v1/sessions/{}/drop?name={}&note={} HTTP/1.1\r\nHost: {}\r\nContent-Type: "
+                    "application/gzip\r\nX-Shrooms-From-Session: {}\r\nConnection: close\r\n"
+                    "Content-Length: {}\r\n\r\n",
+                    percent_encoded(what.to), percent_encoded(what.name), percent_encoded(what.note), host,
+                    what.session, packed.size()));
     std::string refused;
     try {
         std::string part(part_size, '\0');

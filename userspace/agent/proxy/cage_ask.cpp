@@ -1,6 +1,7 @@
 #include "agent/proxy/cage_ask.hpp"
 
 #include "agent/proxy/json_shape.hpp"
+#include "base/text.hpp"
 
 #include <algorithm>
 #include <arpa/inet.h>
@@ -27,13 +28,6 @@ std::unexpected<proxy_refusal> not_from_here(const proxy_head& head, const proxy
                                    path, rpc));
 }
 
-int hex_digit(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return -1;
-}
-
 // One segment, decoded once. What a receiver could read in another way is no segment: dots, separators, controls, and
 // a '%' that would be decoded a second time.
 std::optional<std::string> decode_segment(std::string_view text) {
@@ -52,19 +46,6 @@ std::optional<std::string> decode_segment(std::string_view text) {
         made += c;
     }
     if (made.empty() || made == "." || made == ".." || made.size() > longest_segment) return std::nullopt;
-    return made;
-}
-
-std::string encode_segment(std::string_view text) {
-    std::string made;
-    for (const char c : text) {
-        const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                           std::string_view("-._~:").find(c) != std::string_view::npos;
-        if (plain)
-            made += c;
-        else
-            made += fmt::format("%{:02X}", static_cast<unsigned char>(c));
-    }
     return made;
 }
 
@@ -100,12 +81,6 @@ std::optional<std::size_t> find_machine(const std::string& text, std::span<const
     for (std::size_t i = 0; wanted && i < machines.size(); ++i)
         if (parse(machines[i].addr) == wanted) return i;
     return std::nullopt;
-}
-
-bool is_address(const std::string& text) {
-    in6_addr scratch{};
-    return ::inet_pton(AF_INET, text.c_str(), &scratch) == 1 ||
-           ::inet_pton(AF_INET6, text.c_str(), &scratch) == 1;
 }
 
 // The kinds of requests, by method and segments behind /peer/ADDR.
@@ -147,6 +122,12 @@ std::expected<std::string, proxy_refusal> rewrite_rpc(json whole, const proxy_he
 
 } // namespace
 
+bool is_address(const std::string& text) {
+    in6_addr scratch{};
+    return ::inet_pton(AF_INET, text.c_str(), &scratch) == 1 ||
+           ::inet_pton(AF_INET6, text.c_str(), &scratch) == 1;
+}
+
 std::expected<cage_ask, proxy_refusal> judge_head(const proxy_head& head, const proxy_asker& asker,
                                                   std::span<const machine> machines) {
     const std::size_t mark = std::min(head.target.find('?'), head.target.size());
@@ -162,7 +143,7 @@ std::expected<cage_ask, proxy_refusal> judge_head(const proxy_head& head, const 
         return refuse(404, "there is /machines and /peer/ADDRESS/… here, nothing else");
     const std::span<const std::string> behind = std::span(*segments).subspan(2);
     cage_ask made{.addr = (*segments)[1], .query = query};
-    for (const std::string& each : behind) made.path += "/" + encode_segment(each);
+    for (const std::string& each : behind) made.path += "/" + percent_encoded(each);
     if (!is_address(made.addr)) return refuse(400, "'" + made.addr + "' is no IP address");
     const auto kind = kind_of(head.method, behind);
     if (!kind || (asker.sealed && *kind != proxy_kind::task_update))
@@ -202,7 +183,7 @@ std::string forwarded_head(const cage_ask& ask, const proxy_head& head, const pr
     const std::string address = is_v6 ? "[" + ask.addr + "]" : ask.addr;
     const std::string host = ask.own ? "pinfold" : address + ":7387";
     std::string made = fmt::format("{} {}{} HTTP/1.1\r\nHost: {}\r\nX-Shrooms-Caged: {}\r\n", head.method,
-                                   ask.path, ask.query, host, encode_segment(asker.session));
+                                   ask.path, ask.query, host, percent_encoded(asker.session));
     if (!head.content_type.empty()) made += fmt::format("Content-Type: {}\r\n", head.content_type);
     if (!head.accept.empty()) made += fmt::format("Accept: {}\r\n", head.accept);
     if (head.method == "POST")

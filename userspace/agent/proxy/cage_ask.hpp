@@ -17,6 +17,9 @@ struct machine {
     std::string addr; // an IP literal, as getnameinfo() writes it
 };
 
+// Numeric, of IPv4 or IPv6, without a zone.
+[[nodiscard]] bool is_address(const std::string& text);
+
 // Whose socket it is. The session may be renamed meanwhile, so it is asked anew for each request.
 struct proxy_asker {
     std::string session;

@@ -4,7 +4,6 @@
 #include "base/file.hpp"
 
 #include <algorithm>
-#include <arpa/inet.h>
 #include <nlohmann/json.hpp>
 
 namespace pinfold {
@@ -16,12 +15,6 @@ using namespace std::chrono_literals;
 
 constexpr std::chrono::seconds fresh_for = 5s;
 constexpr std::size_t largest_status = std::size_t{1} << 20;
-
-bool is_address(const std::string& text) {
-    in6_addr scratch{};
-    return ::inet_pton(AF_INET, text.c_str(), &scratch) == 1 ||
-           ::inet_pton(AF_INET6, text.c_str(), &scratch) == 1;
-}
 
 std::string text_of(const json& from, const char* key) {
     const auto found = from.is_object() ? from.find(key) : from.end();

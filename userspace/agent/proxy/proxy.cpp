@@ -1,5 +1,6 @@
 #include "agent/proxy/proxy.hpp"
 
+#include "agent/http_chunk.hpp"
 #include "agent/proxy/connection.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
@@ -51,10 +52,6 @@ std::string answer_head(const peer::answer& from, bool keep_alive) {
         head += "Transfer-Encoding: chunked\r\n";
     if (!keep_alive) head += "Connection: close\r\n";
     return head + "\r\n";
-}
-
-std::string chunk(std::string_view part) {
-    return fmt::format("{:x}\r\n{}\r\n", part.size(), part);
 }
 
 std::string key_of(const cage_ask& ask) {
@@ -266,9 +263,9 @@ task<> proxy::pass_file(visit& of, peer& to, bool has_length) {
         const auto part = co_await of.connection.read_part();
         if (!part) fail("the file did not come whole"); // cut for the receiver, too: it keeps nothing
         if (part->empty()) break;
-        co_await to.send(has_length ? *part : chunk(*part));
+        co_await to.send(has_length ? *part : http_chunk(*part));
     }
-    if (!has_length) co_await to.send(chunk({}));
+    if (!has_length) co_await to.send(http_chunk({}));
 }
 
 // Each part goes on as it comes: a model's words are read by somebody who waits for them.
@@ -284,8 +281,8 @@ task<bool> proxy::pass_answer(visit& of, peer& from) {
     }
     while (true) {
         const std::string part = co_await from.read_body();
-        if (!part.empty()) out += chunked ? chunk(part) : part;
-        if (part.empty() && chunked) out += chunk({});
+        if (!part.empty()) out += chunked ? http_chunk(part) : part;
+        if (part.empty() && chunked) out += http_chunk({});
         if (!out.empty() && !co_await of.connection.send(out)) co_return false;
         if (part.empty()) co_return keep_alive;
         out.clear();

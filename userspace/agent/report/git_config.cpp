@@ -1,5 +1,7 @@
 #include "agent/report/git_config.hpp"
 
+#include "base/text.hpp"
+
 #include <algorithm>
 #include <array>
 
@@ -9,12 +11,6 @@ namespace {
 
 char lower(char c) noexcept {
     return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-}
-
-std::string lowered(std::string_view text) {
-    std::string made(text);
-    std::ranges::transform(made, made.begin(), lower);
-    return made;
 }
 
 bool is_name(char c) noexcept {

@@ -78,21 +78,6 @@ answer read_answer(const unique_fd& from) {
 
 } // namespace
 
-std::string encoded(std::string_view text) {
-    constexpr std::string_view digits = "0123456789ABCDEF";
-    std::string made;
-    for (const char c : text) {
-        const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                           std::string_view("-._~:").find(c) != std::string_view::npos;
-        const auto byte = static_cast<unsigned char>(c);
-        if (plain)
-            made += c;
-        else
-            made += {'%', digits[byte >> 4U], digits[byte & 15U]};
-    }
-    return made;
-}
-
 answer peers::ask(const std::string& head, std::string_view body, std::chrono::seconds limit) const {
     const unique_fd to = connect_to(socket_, limit);
     send_all(to, head);

@@ -38,7 +38,4 @@ private:
     std::string socket_;
 };
 
-// One segment of a path.
-[[nodiscard]] std::string encoded(std::string_view text);
-
 } // namespace pinfold::mcp

@@ -1,5 +1,6 @@
 #include "incage/mcp/tools.hpp"
 
+#include "base/text.hpp"
 #include "base/unique_fd.hpp"
 
 #include <algorithm>
@@ -239,7 +240,7 @@ tool_result tools::ask_agent(const json& with) const {
                      {"method", "SendMessage"},
                      {"params", {{"message", message}, {"configuration", {{"blocking", wait}}}}}};
     const machine at = to_.find(to.machine);
-    const answer got = to_.post(at, "/a2a/" + encoded(to.session), dump(asked),
+    const answer got = to_.post(at, "/a2a/" + percent_encoded(to.session), dump(asked),
                                 wait ? std::chrono::seconds(11min) : 30s);
     return tell_task(result_of(got, "SendMessage").value("task", json()), at.name);
 }
@@ -257,7 +258,7 @@ tool_result tools::task_update(const json& with) const {
     const json report{
         {"state", needed(with, "state")}, {"summary", text_at(with, "summary")}, {"session", session_}};
     const machine own = to_.machines().front();
-    const answer got = to_.post(own, "/v1/tasks/" + encoded(task), dump(report), 30s);
+    const answer got = to_.post(own, "/v1/tasks/" + percent_encoded(task), dump(report), 30s);
     const json reply = json::parse(got.body, nullptr, false);
     if (got.status != 200) refuse(text_at(reply, "error").empty() ? got.body : text_at(reply, "error"));
     return {tell_task(reply, own.name).text, false};
@@ -267,11 +268,11 @@ tool_result tools::send_file(const json& with) const {
     const agent_name to = split(needed(with, "to"));
     const std::string path = needed(with, "path"), note = text_at(with, "note");
     const std::string bytes = read_file(path);
-    std::string query = "?name=" + encoded(std::filesystem::path(path).filename().native());
-    if (!note.empty()) query += "&note=" + encoded(note);
+    std::string query = "?name=" + percent_encoded(std::filesystem::path(path).filename().native());
+    if (!note.empty()) query += "&note=" + percent_encoded(note);
     const machine at = to_.find(to.machine);
-    const answer got = to_.post(at, "/v1/sessions/" + encoded(to.session) + "/drop" + query, bytes, 10min,
-                                "application/octet-stream");
+    const answer got = to_.post(at, "/v1/sessions/" + percent_encoded(to.session) + "/drop" + query, bytes,
+                                10min, "application/octet-stream");
     const json reply = json::parse(got.body, nullptr, false);
     if (got.status / 100 != 2) refuse(text_at(reply, "error").empty() ? got.body : text_at(reply, "error"));
     return {"sent; kept there at " + text_at(reply, "path"), false};
