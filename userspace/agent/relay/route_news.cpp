@@ -18,6 +18,8 @@ constexpr std::uint32_t watched = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6
                                   RTMGRP_IPV6_ROUTE | 1U << (RTNLGRP_IPV4_RULE - 1) |
                                   1U << (RTNLGRP_IPV6_RULE - 1);
 
+constexpr std::uint8_t nobody = 251; // an rtm_protocol that no routing daemon has, see rtnetlink(7)
+
 unique_fd open_news() {
     unique_fd made(check(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE),
                          "make a socket for news of the machine's routes"));
@@ -30,6 +32,30 @@ unique_fd open_news() {
 }
 
 } // namespace
+
+route_writers::route_writers()
+    : socket_(check(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE),
+                    "make a socket for questions about the machine's routes")) {
+    const int strict = 1; // the kernel heeds a dump's filter only then
+    check(::setsockopt(socket_.get(), SOL_NETLINK, NETLINK_GET_STRICT_CHK, &strict, sizeof strict),
+          "ask for filtered answers about the machine's routes");
+}
+
+void route_writers::wait() noexcept {
+    struct {
+        nlmsghdr header;
+        rtmsg route;
+    } question{};
+    question.header.nlmsg_len = sizeof question;
+    question.header.nlmsg_type = RTM_GETROUTE;
+    question.header.nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
+    question.route.rtm_family = AF_INET6;
+    question.route.rtm_protocol = nobody; // so that the answer is its end alone, however many routes there are
+    if (::send(socket_.get(), &question, sizeof question, 0) < 0) return;
+    std::array<std::byte, 8192> answer; // NOLINT(cppcoreguidelines-pro-type-member-init): only to be overwritten
+    while (::recv(socket_.get(), answer.data(), answer.size(), 0) > 0) { // the kernel walks on within recv()
+    }
+}
 
 route_news::route_news(uring& ring, std::function<void()> changed)
     : socket_(open_news()), readable_(ring, *this, POLLIN), changed_(std::move(changed)) {
@@ -44,6 +70,7 @@ void route_news::stop() {
 void route_news::woken(watch&) noexcept {
     if (stopping_) return;
     drain(); // first, so that what changes from here on is news again
+    writers_.wait();
     changed_();
     readable_.arm(socket_.get());
 }
