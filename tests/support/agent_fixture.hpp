@@ -34,6 +34,7 @@ public:
         path_ = pattern;
     }
     scratch_directory(const scratch_directory&) = delete;
+    scratch_directory& operator=(const scratch_directory&) = delete;
     ~scratch_directory() {
         std::error_code ignored;
         std::filesystem::remove_all(path_, ignored);
@@ -92,6 +93,7 @@ public:
         start(std::move(more));
     }
     agent_fixture(const agent_fixture&) = delete;
+    agent_fixture& operator=(const agent_fixture&) = delete;
     ~agent_fixture() { stop(); }
 
     void start(std::vector<std::string> more = {}) {
@@ -167,6 +169,7 @@ private:
         ::dup2(out, 1);
         ::dup2(out, 2);
         std::vector<char*> argv;
+        argv.reserve(arguments.size() + 1);
         for (const std::string& each : arguments) argv.push_back(const_cast<char*>(each.c_str()));
         argv.push_back(nullptr);
         std::array<char*, 3> environment{const_cast<char*>("PATH=/usr/bin:/bin"),

@@ -42,6 +42,8 @@ public:
         wake_ = unique_fd(check(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "make an eventfd"));
         thread_ = std::thread([this] { serve(); });
     }
+    fake_keeper(const fake_keeper&) = delete;
+    fake_keeper& operator=(const fake_keeper&) = delete;
     ~fake_keeper() {
         stop_ = true;
         poke();
@@ -124,7 +126,7 @@ private:
             cages_.clear();
             return;
         }
-        wire::message& question = std::get<wire::message>(*got);
+        auto& question = std::get<wire::message>(*got);
         wire::message answer{.body = wire::ok{}};
         try {
             std::visit([&](auto& what) { act(what, answer); }, question.body);

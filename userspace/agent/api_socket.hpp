@@ -17,6 +17,9 @@ public:
                                            const std::function<void()>& prepare = {});
 
     api_socket(api_socket&&) = default;
+    api_socket(const api_socket&) = delete;
+    api_socket& operator=(const api_socket&) = delete;
+    api_socket& operator=(api_socket&&) = delete;
     ~api_socket(); // takes the socket file away
 
     [[nodiscard]] int fd() const noexcept { return socket_.get(); }

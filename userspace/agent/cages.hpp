@@ -52,6 +52,8 @@ public:
 
     cages(uring& ring, task_group& group, settings from);
     cages(const cages&) = delete;
+    cages& operator=(const cages&) = delete;
+    ~cages() = default;
 
     [[nodiscard]] keeper_link& keeper() noexcept { return keeper_; }
     [[nodiscard]] denial_log& denials() noexcept { return denials_; }

@@ -23,6 +23,8 @@ public:
 
     event() = default;
     event(const event&) = delete;
+    event& operator=(const event&) = delete;
+    ~event() = default;
 
     void set() noexcept {
         set_ = true;
@@ -70,6 +72,7 @@ public:
           limit_{.tv_sec = limit / std::chrono::seconds(1),
                  .tv_nsec = (limit % std::chrono::seconds(1)).count()} {}
     wait_within(const wait_within&) = delete;
+    wait_within& operator=(const wait_within&) = delete;
     ~wait_within() = default;
 
     [[nodiscard]] bool await_ready() const noexcept { return on_.is_set(); }
@@ -107,6 +110,8 @@ public:
         explicit turn(one_by_one* of) : of_(of) {}
         turn(turn&& other) noexcept : of_(std::exchange(other.of_, nullptr)) {}
         turn(const turn&) = delete;
+        turn& operator=(const turn&) = delete;
+        turn& operator=(turn&&) = delete;
         ~turn() {
             if (of_ != nullptr) of_->next();
         }

@@ -38,6 +38,7 @@ public:
 
     keeper_link(uring& ring, std::filesystem::path socket, observer& watcher);
     keeper_link(const keeper_link&) = delete;
+    keeper_link& operator=(const keeper_link&) = delete;
     ~keeper_link();
 
     // Connects, reads and connects again until stop(). Spawned once.

@@ -37,6 +37,7 @@ class program {
 public:
     program() = default;
     program(const program&) = delete;
+    program& operator=(const program&) = delete;
     virtual ~program() = default;
 
     // Best effort: a program that is gone is no error.

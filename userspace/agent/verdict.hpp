@@ -11,7 +11,7 @@
 
 namespace pinfold {
 
-class cages;
+class cages; // NOLINT(cppcoreguidelines-virtual-class-destructor): it is final, see cages.hpp
 
 // The machine lacks a piece of the enforcement; the API says 422.
 class not_enforced : public keeper_refused {
@@ -23,6 +23,7 @@ class sealed_verdict {
 public:
     explicit sealed_verdict(cages& owned) : owned_(owned) {}
     sealed_verdict(const sealed_verdict&) = delete;
+    sealed_verdict& operator=(const sealed_verdict&) = delete;
     ~sealed_verdict() = default;
 
     void connected(); // to a keeper: whatever was known was another's

@@ -20,12 +20,14 @@ public:
     process() noexcept = default;
     process(pid_t pid, unique_fd pidfd) noexcept : pid_(pid), pidfd_(std::move(pidfd)) {}
     process(process&& other) noexcept : pid_(std::exchange(other.pid_, 0)), pidfd_(std::move(other.pidfd_)) {}
-    process& operator=(process other) noexcept {
-        std::swap(pid_, other.pid_);
-        std::swap(pidfd_, other.pidfd_);
+    process& operator=(process&& other) noexcept {
+        process taken(std::move(other)); // the child that was held ends here, not with `other`
+        std::swap(pid_, taken.pid_);
+        std::swap(pidfd_, taken.pidfd_);
         return *this;
     }
     process(const process&) = delete;
+    process& operator=(const process&) = delete;
     ~process(); // a child that is still there is killed and reaped
 
     [[nodiscard]] pid_t pid() const noexcept { return pid_; }

@@ -11,11 +11,13 @@ public:
     unique_fd() noexcept = default;
     explicit unique_fd(int fd) noexcept : fd_(fd) {}
     unique_fd(unique_fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-    unique_fd& operator=(unique_fd other) noexcept {
-        std::swap(fd_, other.fd_);
+    unique_fd& operator=(unique_fd&& other) noexcept {
+        unique_fd taken(std::move(other)); // what was held closes here, not with `other`
+        std::swap(fd_, taken.fd_);
         return *this;
     }
     unique_fd(const unique_fd&) = delete;
+    unique_fd& operator=(const unique_fd&) = delete;
     ~unique_fd() {
         if (fd_ >= 0) ::close(fd_);
     }

@@ -26,6 +26,9 @@ public:
 
     cgroup(cgroup&&) noexcept = default;
     cgroup& operator=(cgroup&&) noexcept = default;
+    cgroup(const cgroup&) = delete;
+    cgroup& operator=(const cgroup&) = delete;
+    ~cgroup() = default;
 
     [[nodiscard]] int fd() const noexcept { return directory_.get(); }
     [[nodiscard]] const std::string& name() const noexcept { return name_; }

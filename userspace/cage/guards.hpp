@@ -41,6 +41,9 @@ public:
     // last detach on the machine cost a millisecond each. Throws std::system_error.
     guards(const std::filesystem::path& pins, int anchor_cgroup);
     guards(guards&&) noexcept;
+    guards(const guards&) = delete;
+    guards& operator=(const guards&) = delete;
+    guards& operator=(guards&&) = delete;
     ~guards(); // the pins stay: cages stay guarded when the keeper ends
 
     // Attaches one guard to a cage's cgroup and pins its links below cages/<cage>/. Denies everything until a policy

@@ -29,6 +29,9 @@ class steering {
 public:
     explicit steering(const std::filesystem::path& pins);
     steering(steering&&) noexcept;
+    steering(const steering&) = delete;
+    steering& operator=(const steering&) = delete;
+    steering& operator=(steering&&) = delete;
     ~steering();
 
     // A new namespace, ready for a cage: addresses, routes, rules, sysctls, programs attached and pinned below

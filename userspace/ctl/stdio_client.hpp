@@ -30,6 +30,7 @@ public:
     // `early` is what came behind the answer. Signals are taken over until this is destroyed.
     stdio_client(unique_fd connection, const std::string& early, bool terminal, stdio_events events);
     stdio_client(const stdio_client&) = delete;
+    stdio_client& operator=(const stdio_client&) = delete;
     ~stdio_client();
 
     // Until the last frame. Throws where the agent goes away before.

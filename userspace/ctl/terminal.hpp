@@ -18,6 +18,7 @@ public:
     // Standard input becomes raw. Throws where it is no terminal.
     raw_terminal();
     raw_terminal(const raw_terminal&) = delete;
+    raw_terminal& operator=(const raw_terminal&) = delete;
     ~raw_terminal();
 
     void again(); // after the shell had it (SIGCONT)

@@ -9,6 +9,7 @@ class [[nodiscard]] next_turn final : public deferred {
 public:
     explicit next_turn(uring& ring) : ring_(ring) {}
     next_turn(const next_turn&) = delete;
+    next_turn& operator=(const next_turn&) = delete;
     ~next_turn() = default;
 
     [[nodiscard]] bool await_ready() const noexcept { return false; }

@@ -46,7 +46,8 @@ struct promise : promise_base {
     }
     T take() {
         if (error) std::rethrow_exception(error);
-        return std::move(*value);
+        return std::move(
+            *value); // NOLINT(bugprone-unchecked-optional-access): a frame that ends has one of the two
     }
 };
 
@@ -70,11 +71,13 @@ public:
 
     explicit task(std::coroutine_handle<promise_type> frame) noexcept : frame_(frame) {}
     task(task&& other) noexcept : frame_(std::exchange(other.frame_, {})) {}
-    task& operator=(task other) noexcept {
-        std::swap(frame_, other.frame_);
+    task& operator=(task&& other) noexcept {
+        task taken(std::move(other)); // the frame that was held ends here, not with `other`
+        std::swap(frame_, taken.frame_);
         return *this;
     }
     task(const task&) = delete;
+    task& operator=(const task&) = delete;
     ~task() {
         if (frame_) frame_.destroy();
     }

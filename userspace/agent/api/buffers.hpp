@@ -18,6 +18,9 @@ public:
     public:
         lease(buffer_pool& pool, std::unique_ptr<block> held) : pool_(&pool), held_(std::move(held)) {}
         lease(lease&&) = default;
+        lease(const lease&) = delete;
+        lease& operator=(const lease&) = delete;
+        lease& operator=(lease&&) = delete;
         ~lease() {
             if (held_) pool_->give_back(std::move(held_));
         }

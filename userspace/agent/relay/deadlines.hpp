@@ -14,13 +14,14 @@ using steady = std::chrono::steady_clock;
 
 class timed {
 public:
+    timed(const timed&) = delete;
+    timed& operator=(const timed&) = delete;
+
     // The moment has come. Returns the next one, or nothing; then it may be gone.
     virtual std::optional<steady::time_point> due(steady::time_point now) noexcept = 0;
 
 protected:
     timed() = default;
-    timed(const timed&) = delete;
-    timed& operator=(const timed&) = delete;
     ~timed();
 
 private:

@@ -6,7 +6,7 @@
 
 namespace pinfold {
 
-class watch;
+class watch; // NOLINT(cppcoreguidelines-virtual-class-destructor): it is final, which is said below
 
 class watcher {
 public:

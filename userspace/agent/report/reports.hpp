@@ -31,6 +31,9 @@ struct look {
 [[nodiscard]] look compare(const picture* before, picture now);
 [[nodiscard]] const char* to_string(finding::state is) noexcept;
 
+// JSON of what is new or changed, for an event; empty = nothing is.
+[[nodiscard]] std::string event_text(const look& from);
+
 [[nodiscard]] std::string to_text(const picture& from, const std::string& project, const std::string& time);
 struct kept_picture {
     picture seen;
@@ -42,9 +45,11 @@ struct kept_picture {
 
 class project_reports {
 public:
-    project_reports(uring& ring, std::filesystem::path state)
-        : ring_(ring), folder_(std::move(state) / "reports") {}
+    project_reports(uring& ring, const std::filesystem::path& state)
+        : ring_(ring), folder_(state / "reports") {}
     project_reports(const project_reports&) = delete;
+    project_reports& operator=(const project_reports&) = delete;
+    ~project_reports() = default;
 
     // Keeps what is there, once for a session: what its first program finds. Never throws: what was not looked at is
     // said by the report.
