@@ -1,14 +1,12 @@
 // The relay beside the machine's own network and pasta: bulk, connection latency, connections a second. One flat JSON.
 //   bench_relay [--runs N] [--seconds of each bulk measure]
-#include "bench/figures.hpp"
-#include "relay/sockets.hpp"
+#include "bench/far_servers.hpp"
 #include "spec/cage_spec.hpp"
 
 #include <atomic>
 #include <csignal>
 #include <fcntl.h>
 #include <functional>
-#include <netinet/tcp.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
@@ -16,69 +14,13 @@ namespace pinfold::bench {
 
 namespace {
 
-constexpr std::uint16_t sink_port = 7001, source_port = 7002, answer_port = 7003;
-constexpr int connects = 300, connect_turns = 10, at_once = 32;
-constexpr std::size_t block_size = 256 * 1024;
+constexpr int connects = 300, connect_turns = 10;
 
 // In a user namespace of its own: as root of the machine it would become nobody, who may not open /dev/net/tun here.
 const std::vector<std::string> pasta_command{
     "/usr/bin/unshare", "--user", "--map-root-user", "/usr/bin/pasta", "--config-net", "--foreground", "--"};
 
-void each_connection(const unique_fd& listener, const std::function<void(const unique_fd&)>& serve) {
-    for (;;) {
-        const unique_fd client(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-        if (client) serve(client);
-    }
-}
-
-void discard(const unique_fd& client) {
-    std::vector<char> block(block_size);
-    while (::recv(client.get(), block.data(), block.size(), 0) > 0) continue;
-}
-
-void pour(const unique_fd& client) {
-    const std::vector<char> block(block_size);
-    while (::send(client.get(), block.data(), block.size(), MSG_NOSIGNAL) > 0) continue;
-}
-
-void answer(const unique_fd& client) {
-    char byte = 0;
-    const int on = 1;
-    ::setsockopt(client.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    if (::recv(client.get(), &byte, 1, 0) == 1) (void)::send(client.get(), &byte, 1, MSG_NOSIGNAL);
-}
-
-// The servers of `far`, in a process of their own.
-pid_t start_servers(const unique_fd& far) {
-    const pid_t pid = check(::fork(), "fork the servers");
-    if (pid != 0) return pid;
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    std::vector<std::thread> threads;
-    const auto serve = [&](std::uint16_t port, int count, void (*how)(const unique_fd&)) {
-        auto listener = std::make_shared<unique_fd>(
-            test::bind_to(far, SOCK_STREAM, test::at(test::place::web4, port)));
-        test::limit_time(listener->get(), std::chrono::milliseconds(0));
-        for (int i = 0; i < count; ++i)
-            threads.emplace_back([listener, how] { each_connection(*listener, how); });
-    };
-    serve(sink_port, 2, discard);
-    serve(source_port, 2, pour);
-    serve(answer_port, at_once, answer);
-    for (std::thread& each : threads) each.join();
-    ::_exit(0);
-}
-
 // The client's part: this program again, in whatever namespace it was started in. Prints numbers.
-
-unique_fd connected(std::uint16_t port) {
-    const endpoint to = test::at(test::place::web4, port);
-    unique_fd made(::socket(to.family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    const int on = 1;
-    ::setsockopt(made.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    test::limit_time(made.get());
-    if (const int error = test::connect_to(made.get(), to)) fail_errno(error, "connect to {}", to.text());
-    return made;
-}
 
 double bulk(std::uint16_t port, double seconds, bool up) {
     const unique_fd server = connected(port);
@@ -92,18 +34,6 @@ double bulk(std::uint16_t port, double seconds, bool up) {
         bytes += static_cast<double>(size);
     }
     return bytes * 8 / static_cast<double>(now_ns() - begin); // bits a nanosecond = Gbit/s
-}
-
-double one_connection() {
-    const std::int64_t begin = now_ns();
-    const unique_fd server = connected(answer_port);
-    char byte = 'x';
-    if (::send(server.get(), &byte, 1, MSG_NOSIGNAL) != 1 || ::recv(server.get(), &byte, 1, 0) != 1)
-        fail("a connection broke");
-    const double microseconds = static_cast<double>(now_ns() - begin) / 1e3;
-    (void)::recv(server.get(), &byte, 1,
-                 0); // the server closes first: its side keeps the port for a minute, not ours
-    return microseconds;
 }
 
 double connections_a_second(double seconds) {

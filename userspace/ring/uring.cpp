@@ -137,8 +137,7 @@ bool uring::take(arrival& next) noexcept {
 
 void uring::run_all(std::vector<deferred*>& queue) noexcept {
     running_.swap(queue);
-    for (std::size_t i = 0; i < running_.size(); ++i) {
-        deferred* work = running_[i];
+    for (deferred* work : running_) {
         if (work == nullptr) continue; // forgotten meanwhile
         work->queued_ = false;
         work->run();
