@@ -168,22 +168,82 @@ TEST_CASE("a conversation goes from outside into a sealed cage and out again, th
     }
 }
 
+namespace {
+
+bool is_well(const harness_machine& with) {
+    return eventually([&] { return !with.api().info().contains("provider"); });
+}
+
+} // namespace
+
 TEST_CASE(
-    "an overloaded provider and one that hangs up are tried again by Claude Code, and the session goes on") {
+    "a provider that refuses the credential is told of at once, and the session goes on when it is taken") {
     harness_machine with;
     REQUIRE(with.create(caged).status == 201);
-    CHECK(holds(with.turn("FAIL 529"), "you said: FAIL 529"));
-    CHECK(holds(with.turn("DROP it"), "you said: DROP it"));
+    CHECK(holds(with.turn("SAY hello"), "you said: hello")); // nothing to tell
+    CHECK(!with.api().info().contains("provider"));
+    const std::string refused = with.turn("FAIL 401 always");
+    INFO(refused << "\n" << with.log());
+    CHECK(refused.starts_with("[provider refused 401]"));
+    CHECK(refused.ends_with("FAILED"));
+    const json told = with.api().info().value("provider", json::object());
+    CHECK(told.value("what", "") == "refused");
+    CHECK(told.value("status", 0) == 401);
+    CHECK(told.value("times", 0) == 4); // Claude Code's own three tries behind the first
+    CHECK_THAT(told.value("message", ""), ContainsSubstring("refuses the credential"));
+    CHECK(holds(with.turn("SAY and now"), "you said: and now"));
+    CHECK(is_well(with));
+}
+
+TEST_CASE("a provider that has no room is told of, and its answer comes when it has") {
+    harness_machine with;
+    REQUIRE(with.create(caged).status == 201);
+    for (const char* status : {"429", "529", "500"}) {
+        const std::string seen = with.turn(fmt::format("FAIL {} 2", status));
+        INFO(seen << "\n" << with.log());
+        CHECK(seen.starts_with(fmt::format("[provider refused {}]", status)));
+        CHECK(holds(seen, fmt::format("you said: FAIL {} 2", status)));
+        CHECK(!holds(seen, "FAILED"));
+        CHECK(is_well(with));
+    }
+    const std::string events = with.api().get("/v1/sessions/heron/history?limit=50").text;
+    CHECK(holds(events, "you said: FAIL 529 2"));
+}
+
+TEST_CASE("a provider that hangs up in the middle is told of, and the turn goes on") {
+    harness_machine with;
+    REQUIRE(with.create(caged).status == 201);
+    const std::string seen = with.turn("DROP it");
+    INFO(seen << "\n" << with.log());
+    CHECK(seen.starts_with("[provider broke-off 200]"));
+    CHECK(holds(seen, "you said: DROP it"));
+    CHECK(is_well(with));
     CHECK(holds(with.turn("SAY and now"), "you said: and now"));
 }
 
-TEST_CASE("a provider that refuses the credential is said", "[.faults]") {
+TEST_CASE("a provider that says nothing more is told of long before it is given up, and the turn goes on") {
+    harness_machine with({"--model-silence", "1"});
+    REQUIRE(with.create(caged).status == 201);
+    const std::string seen = with.turn("STALL it");
+    INFO(seen << "\n" << with.log());
+    CHECK(seen.starts_with("[provider silent 0]"));
+    CHECK(holds(seen, "[provider broke-off 200]"));
+    CHECK(holds(seen, "you said: STALL it"));
+    CHECK(is_well(with));
+    CHECK(holds(with.turn("SAY and now"), "you said: and now"));
+}
+
+TEST_CASE("a provider that is not there is told of, and the session goes on when it is") {
     harness_machine with;
     REQUIRE(with.create(caged).status == 201);
-    const std::string unauthorised = with.turn("FAIL 401 always");
-    INFO(unauthorised << with.log());
-    CHECK(holds(unauthorised, "FAILED"));
+    with.end_provider();
+    const std::string seen = with.turn("SAY anybody");
+    INFO(seen << "\n" << with.log());
+    CHECK(seen.starts_with("[provider unreachable 0]"));
+    CHECK(seen.ends_with("FAILED"));
+    with.start_provider();
     CHECK(holds(with.turn("SAY and now"), "you said: and now"));
+    CHECK(is_well(with));
 }
 
 TEST_CASE("the credential is nowhere that a cage, a client or a reader of the disk can look") {

@@ -65,8 +65,17 @@ void beside::end(int number) {
 
 harness_machine::harness_machine(const std::vector<std::string>& more)
     : more_(more), programs_(installed()), api_(whole_.home() / "run/pinfold/api.sock") {
+    start_provider();
+    write(home() / "key", key);
+    write(state() / "sealed-claude-token", token);
+    write(whole_.folder() / "ca.crt", text_of(whole_.net().directory() / "ca.crt"), 0644);
+    start_agent();
+}
+
+void harness_machine::start_provider() {
     const fs::path folder = whole_.folder();
     const fs::path certificates = whole_.net().directory();
+    fs::remove(folder / "provider.log"); // of the one before
     provider_ = std::make_unique<beside>(
         std::vector<std::string>{"/usr/bin/nsenter", "--net=/run/netns/" + whole_.net().name() + "-internet",
                                  "/usr/bin/python3", PINFOLD_SOURCE_DIR "/tests/harness/provider.py",
@@ -76,10 +85,6 @@ harness_machine::harness_machine(const std::vector<std::string>& more)
     if (!eventually([&] { return text_of(folder / "provider.log").find("ready") != std::string::npos; },
                     std::chrono::seconds(20)))
         fail("the provider does not serve: {}", text_of(folder / "provider.log"));
-    write(home() / "key", key);
-    write(state() / "sealed-claude-token", token);
-    write(folder / "ca.crt", text_of(certificates / "ca.crt"), 0644);
-    start_agent();
 }
 
 void harness_machine::write(const fs::path& file, const std::string& text, mode_t mode) const {
@@ -123,8 +128,8 @@ void harness_machine::start_agent() {
         words,
         std::vector<std::string>{"PATH=/usr/bin:/bin", "HOME=" + home().native(), "LANG=C.UTF-8",
                                  "DISABLE_TELEMETRY=1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
-                                 "DISABLE_AUTOUPDATER=1", std::string("SOME_TOKEN=") + key,
-                                 std::string("ANTHROPIC_API_KEY=") + key},
+                                 "DISABLE_AUTOUPDATER=1", "CLAUDE_CODE_MAX_RETRIES=3",
+                                 std::string("SOME_TOKEN=") + key, std::string("ANTHROPIC_API_KEY=") + key},
         whole_.folder() / "agent.log", owner_id);
     const bool serves = eventually(
         [&] { return connect_unix(socket) && api_.get("/v1/harnesses").body["cage"]["available"] == true; },
@@ -150,6 +155,9 @@ std::string harness_machine::turn(const std::string& text, std::optional<bool> a
     for (json event = events.next(); !event.is_null(); event = events.next()) {
         const json data = event.value("data", json::object());
         if (event["kind"] == "stopped") return said + " STOPPED " + data.value("reason", "");
+        if (event["kind"] == "provider-error")
+            said += fmt::format("[provider {} {}]", data.value("what", ""), data.value("status", 0));
+        if (event["kind"] == "provider-ok") said += "[provider well]";
         if (event["kind"] != "claude") continue;
         const std::string type = data.value("type", "");
         if (type == "assistant") {

@@ -12,6 +12,7 @@ public:
     beside(const std::vector<std::string>& words, const std::vector<std::string>& environment,
            const std::filesystem::path& log, std::optional<uid_t> user);
     beside(const beside&) = delete;
+    beside& operator=(const beside&) = delete;
     ~beside() { end(SIGKILL); }
     void end(int number);
     [[nodiscard]] pid_t pid() const noexcept { return pid_; }
@@ -28,8 +29,12 @@ public:
     // Skips where the harnesses are not installed.
     explicit harness_machine(const std::vector<std::string>& more = {});
     harness_machine(const harness_machine&) = delete;
+    harness_machine& operator=(const harness_machine&) = delete;
+    ~harness_machine() = default;
 
     void start_agent();
+    void start_provider();
+    void end_provider() { provider_.reset(); }
     void end_agent(int number = SIGTERM) {
         agent_.reset();
         std::ignore = number;
@@ -42,7 +47,8 @@ public:
     [[nodiscard]] std::filesystem::path state() const { return whole_.home() / "state"; }
     [[nodiscard]] std::filesystem::path project() const { return whole_.project(); }
 
-    // Sends it, and the text of the answer; permissions are answered as `allow` says.
+    // Sends it, and the text of the answer; permissions are answered as `allow` says. What is told of the provider on the
+    // way stands in it as "[provider WHAT STATUS]" and "[provider well]".
     [[nodiscard]] std::string turn(const std::string& text, std::optional<bool> allow = std::nullopt) const;
     // What reached the provider.
     [[nodiscard]] std::vector<json> requests() const;

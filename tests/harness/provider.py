@@ -3,8 +3,10 @@
 
 What the last message of the owner says decides the answer:
   TOOL COMMAND   the harness's shell tool with this command, then "the tool said: OUTPUT"
-  FAIL STATUS    this status, once; asked again, all is well ("FAIL STATUS always": each time)
+  CALL NAME {…}  its tool of this name with this input, the same way
+  FAIL STATUS N  this status, N times (once, where N is not said; or "always"); asked again, all is well
   DROP           the stream is cut in the middle, once
+  STALL          the stream stops in the middle, once, until the other side hangs up
   SAY TEXT       "you said: TEXT (N answers before)"
 Whatever else stands in a message is the harness's own and counts for nothing.
 
@@ -20,7 +22,7 @@ import threading
 import uuid
 
 ADDRESS, PORT, CERTIFICATE, KEY, LOG = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4], sys.argv[5]
-failed_once = set()
+failed_once, failed_times = set(), {}
 lock = threading.Lock()
 
 
@@ -43,11 +45,13 @@ def since_answer(messages):
 
 
 def owners_words(messages):
+    """The last of them: a turn that failed leaves its words without an answer behind."""
+    found = ""
     for each in since_answer(messages):
         for line in text_of(each.get("content")).splitlines():
-            if line.startswith(("TOOL ", "FAIL ", "DROP ", "SAY ")):
-                return line.strip()
-    return ""
+            if line.startswith(("TOOL ", "FAIL ", "DROP ", "STALL ", "SAY ")):
+                found = line.strip()
+    return found
 
 
 def tool_output(messages):
@@ -134,12 +138,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 
     def fails(self, words):
-        """An error that was asked for, once for each wording."""
+        """An error that was asked for, once for each wording, or as often as it says."""
+        if not words.startswith("FAIL "):
+            return False
+        status, times = (words.split() + ["1"])[1:3]
         with lock:
-            if not words.startswith("FAIL ") or (words in failed_once and not words.endswith(" always")):
+            failed_times[words] = failed_times.get(words, 0) + 1
+            if times != "always" and failed_times[words] > int(times):
                 return False
-            failed_once.add(words)
-        status = int(words.split()[1])
+        status = int(status)
         kind = {401: "authentication_error", 429: "rate_limit_error", 529: "overloaded_error"}.get(status, "api_error")
         fields = {"retry_after": "1"} if status == 429 else {}
         self.answer(status, {"type": "error", "error": {"type": kind, "message": "as you wished"}}, **fields)
@@ -155,6 +162,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         shell = next((name for name in names if name in ("Bash", "bash")), None)
         if words.startswith("TOOL ") and shell:
             return None, (shell, {"command": words[len("TOOL "):], "description": "as asked"})
+        if words.startswith("CALL "):
+            name, _, given = words[len("CALL "):].partition(" ")
+            if name in names:
+                return None, (name, json.loads(given))
         before = sum(1 for each in messages if each.get("role") == "assistant")
         return "you said: %s (%d answers before)" % (words.removeprefix("SAY "), before), None
 
@@ -187,8 +198,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.event("content_block_delta", {"type": "content_block_delta", "index": 0,
                                                    "delta": {"type": "text_delta", "text": part}})
                 with lock:
-                    drop = said.startswith("DROP") and said not in failed_once
+                    drop = said.startswith(("DROP", "STALL")) and said not in failed_once
                     failed_once.add(said if drop else "")
+                if drop and said.startswith("STALL"):
+                    self.connection.recv(1)  # until the other side gives up
                 if drop:
                     self.close_connection = True
                     self.connection.shutdown(socket.SHUT_RDWR)

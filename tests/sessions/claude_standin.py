@@ -105,6 +105,13 @@ def turn(words):
         text("after garbage")
     elif verb == "big":
         text("y" * int(rest))
+    elif verb == "retry":  # what the real one says while it waits for its provider
+        tell(type="system", subtype="api_retry", attempt=1, max_retries=10, error_status=int(rest), error="overloaded")
+        text("after all")
+    elif verb == "limit":
+        status, seconds = rest.split()
+        tell(type="rate_limit_event", rate_limit_info={"status": status, "rateLimitType": "five_hour",
+                                                       "resetsAt": int(time.time()) + int(seconds)})
     elif verb == "env":
         text(json.dumps(dict(os.environ)))
     else:

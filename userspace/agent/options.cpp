@@ -48,7 +48,10 @@ po::options_description describe(agent_options& into) {
          "file with the key that is put on caged sessions' requests; mode 600 (the systemd credential "
          "model-key)")                                                                                     //
         ("model-ca", path(into.model_ca), "certificates that the provider's is judged by (the machine's)") //
-        ("peers", path(into.peers), "file that names the machines whose agents cages may ask (none)")      //
+        ("model-silence", po::value(&into.model_silence_seconds)->value_name("SECONDS"),
+         "how long the provider may be silent before its session is told; given up after 15 times as long "
+         "(60)")                                                                                      //
+        ("peers", path(into.peers), "file that names the machines whose agents cages may ask (none)") //
         ("shrooms", path(into.shrooms),
          "socket of the shrooms daemon, which is asked instead where it runs (/run/shrooms/shrooms.sock)") //
         ("log-level", po::value(&into.log_level)->value_name("LEVEL"),
@@ -92,6 +95,8 @@ std::variant<agent_options, agent_answer> read_agent_options(std::span<const cha
                                     " (see pinfold-agent --help)\n",
                             .status = 2};
     }
+    if (options.model_silence_seconds < 1 || options.model_silence_seconds > 86400)
+        return agent_answer{.text = "pinfold-agent: --model-silence is 1 to 86400 seconds\n", .status = 2};
     if (options.api.empty()) options.api = default_api_socket(::geteuid());
     if (options.state.empty()) options.state = default_state_directory(::geteuid());
     const char* credentials = std::getenv("CREDENTIALS_DIRECTORY");

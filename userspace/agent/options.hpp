@@ -31,6 +31,7 @@ struct agent_options {
     std::string model_url = "https://api.anthropic.com"; // where the gateway takes a cage's model requests
     std::filesystem::path model_key;                     // the credential it puts on them
     std::filesystem::path model_ca;                      // certificates; empty = the machine's
+    std::uint32_t model_silence_seconds = 60;            // of the provider, before its session is told
 };
 
 // What to print instead of running: help or version (status 0), or what is wrong (status 2).

@@ -103,6 +103,10 @@ void event_printer::show(const json& event) {
     } else if (kind == "stopped") {
         fmt::print("{}\n", paint(stdout, colour::dim,
                                  "(its program ended: " + printable(text_at(data, "reason")) + ")"));
+    } else if (kind == "provider-error") {
+        fmt::print("{}\n", paint(stdout, colour::yellow, printable(text_at(data, "message"))));
+    } else if (kind == "provider-ok") {
+        fmt::print("{}\n", paint(stdout, colour::dim, "(the model's provider answers again)"));
     } else {
         fmt::print("{}\n", paint(stdout, colour::dim, "(" + printable(kind) + " " + short_json(data) + ")"));
     }

@@ -47,7 +47,15 @@ json cage_of(const parsed_line& line) {
 }
 
 std::string waits_for(const json& session) {
-    const std::string state = session.value("state", "");
+    std::string state = session.value("state", "");
+    const json limited = session.value("limited", json::object()),
+               provider = session.value("provider", json::object());
+    if (limited.contains("reason"))
+        return state + ", " + limited.value("reason", "") +
+               (limited.contains("until") ? " until " + limited.value("until", "") : "");
+    if (state != "waiting" && provider.contains("what"))
+        state += ", provider " + (provider.contains("status") ? std::to_string(provider.value("status", 0))
+                                                              : provider.value("what", ""));
     if (state != "waiting") return state;
     std::string tools;
     for (const json& each : session.value("prompts", json::array()))

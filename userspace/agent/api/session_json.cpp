@@ -2,6 +2,7 @@
 #include "agent/api/session_routes.hpp"
 #include "agent/sessions/place.hpp"
 
+#include <ctime>
 #include <nlohmann/json.hpp>
 
 namespace pinfold {
@@ -67,6 +68,11 @@ json to_json(const session& one, const session_world::settings& with) {
     put("meshes", set.meshes, !set.meshes.empty());
     put("prompts", prompts_of(one), !one.pending().empty());
     put("error", one.trouble(), !one.trouble().empty());
+    if (one.model().provider.fails()) shown["provider"] = json::parse(one.model().provider.text(), nullptr, false);
+    if (one.model().limited.holds(std::time(nullptr))) {
+        shown["limited"] = {{"reason", one.model().limited.reason}};
+        if (!one.model().limited.until.empty()) shown["limited"]["until"] = one.model().limited.until;
+    }
     if (row.requests > 0)
         shown["usage"] = {
             {"requests", row.requests}, {"tokens_in", row.tokens_in}, {"tokens_out", row.tokens_out}};

@@ -1,5 +1,6 @@
 #include "agent/gateway/gateway.hpp"
 
+#include "agent/gateway/provider_words.hpp"
 #include "agent/http_chunk.hpp"
 
 #include <algorithm>
@@ -46,10 +47,14 @@ struct gateway::connection {
     bool gone = false;
     int watchers = 0;
     event watched;
+    std::chrono::steady_clock::time_point waits_since;
+    bool waits = false, in_answer = false, silence_told = false; // for the provider
 };
 
 gateway::gateway(uring& ring, task_group& group, settings with)
-    : ring_(ring), group_(group), with_(std::move(with)), multi_(ring) {}
+    : ring_(ring), group_(group), with_(std::move(with)), multi_(ring), silence_(ring, [this] {
+          look_for_silence();
+      }) {}
 
 void gateway::take(std::uint64_t cage, unique_fd connection_fd) {
     auto on = std::make_shared<connection>();
@@ -60,6 +65,7 @@ void gateway::take(std::uint64_t cage, unique_fd connection_fd) {
 
 void gateway::stop() {
     stopped_ = true;
+    silence_.stop();
     for (connection* each : open_) {
         each->gone = true;
         ring_.cancel(each->fd.get());
@@ -140,7 +146,7 @@ task<bool> gateway::exchange(connection_pointer on) {
     model_request_reader reader;
     std::string body;
     if (!co_await read_head(*on, reader, body)) co_return false;
-    const model_request asked = reader.head();
+    model_request asked = reader.head();
     upstream_request to;
     int status = 0;
     std::string why;
@@ -152,18 +158,20 @@ task<bool> gateway::exchange(connection_pointer on) {
         status = refused.status();
         why = refused.what();
     }
+    if (status == 401 || status == 502) // for want of a credential, or of a place to send it to
+        with_.heard(on->cage, {.outcome = provider_outcome::refused, .status = status, .text = why});
     if (status != 0) co_return co_await refuse(*on, status, why);
     if (reader.expects_continue() && !reader.done()) {
         if (!co_await say(*on, "HTTP/1.1 100 Continue\r\n\r\n")) co_return false;
     }
-    model_transfer carried(multi_, to, asked, with_.authorities);
+    model_transfer carried(multi_, to, asked, with_.authorities, with_.silence * settings::patience);
     if (asked.has_body) {
         carried.give(body);
         if (!co_await send_body(*on, reader, carried)) co_return false;
     }
-    const bool whole = reader.done();
+    asked.keep_alive = asked.keep_alive && reader.done();
     group_.spawn(&gateway::watch_client, this, on, &carried.news);
-    const bool more = co_await carry_answer(on, carried, asked.keep_alive && whole, asked.method == "HEAD");
+    const bool more = co_await carry_answer(on, carried, asked);
     while (on->watchers > 0) {
         ring_.cancel(on->fd.get());
         co_await on->watched.wait();
@@ -181,20 +189,60 @@ task<> gateway::watch_client(gateway* self, connection_pointer on, event* news) 
     on->watched.pulse();
 }
 
-task<bool> gateway::carry_answer(connection_pointer on, model_transfer& from, bool keep_alive,
-                                 bool head_only) {
+// ---- a provider that says nothing: its owner hears of it long before anybody gives up ----
+
+void gateway::begin_wait(connection& on, bool in_answer) {
+    on.waits_since = std::chrono::steady_clock::now();
+    on.waits = true;
+    on.in_answer = in_answer;
+    on.silence_told = false;
+    silence_.no_later_than(on.waits_since + with_.silence);
+}
+
+void gateway::look_for_silence() {
+    const auto now = std::chrono::steady_clock::now();
+    for (connection* each : open_) {
+        if (!each->waits || each->silence_told) continue;
+        if (now < each->waits_since + with_.silence) {
+            silence_.no_later_than(each->waits_since + with_.silence);
+            continue;
+        }
+        each->silence_told = true;
+        const auto so_far = std::chrono::duration_cast<std::chrono::milliseconds>(now - each->waits_since);
+        with_.heard(each->cage, provider_silent(so_far, each->in_answer));
+    }
+}
+
+void gateway::tell_answer(const connection& on, const model_transfer& from, const model_request& asked,
+                          const usage_counter& usage) const {
+    const std::string broke_off = from.failure_text();
+    if (!broke_off.empty()) return with_.heard(on.cage, provider_broke_off(from.status(), broke_off));
+    const bool is_turn = asked.has_body && asked.target.find("/count_tokens") == std::string::npos;
+    const auto what = judge_provider({.status = from.status(),
+                                      .retry_after = field_of(from, "retry-after"),
+                                      .error = usage.error(),
+                                      .is_turn = is_turn});
+    if (what) with_.heard(on.cage, *what);
+}
+
+task<bool> gateway::carry_answer(connection_pointer on, model_transfer& from, const model_request& asked) {
+    begin_wait(*on, false);
     while (!from.has_head() && !from.ended() && !on->gone) co_await from.news.wait();
+    on->waits = false;
     if (on->gone) co_return false;
-    if (!from.has_head()) co_return co_await refuse(*on, 502, "the model's provider: " + from.failure_text());
+    if (!from.has_head()) {
+        with_.heard(on->cage, provider_unreachable(from.failure_text()));
+        co_return co_await refuse(*on, 502, "the model's provider: " + from.failure_text());
+    }
     usage_counter usage;
     usage.begin(field_of(from, "content-type"));
-    const bool no_body = head_only || from.status() == 204 || from.status() == 304;
+    const bool no_body = asked.method == "HEAD" || from.status() == 204 || from.status() == 304;
     std::string bytes = fmt::format("HTTP/1.1 {} Answer\r\n", from.status());
     for (const auto& [name, value] : from.fields()) {
         if (may_pass_back(name)) bytes += fmt::format("{}: {}\r\n", name, value);
     }
     if (!no_body) bytes += "Transfer-Encoding: chunked\r\n";
-    bytes += keep_alive ? "\r\n" : "Connection: close\r\n\r\n";
+    bytes += asked.keep_alive ? "\r\n" : "Connection: close\r\n\r\n";
     for (;;) {
         const std::string part = from.take();
         usage.put(part);
@@ -203,16 +251,19 @@ task<bool> gateway::carry_answer(connection_pointer on, model_transfer& from, bo
         if (on->gone) co_return false;
         if (from.has_more()) continue;
         if (from.ended()) break;
+        begin_wait(*on, true);
         co_await from.news.wait();
+        on->waits = false;
     }
     usage.end();
+    tell_answer(*on, from, asked, usage);
     with_.counted(on->cage, usage.tokens_in(), usage.tokens_out());
     if (!from.failure_text().empty()) { // cut short: without the last chunk the cage sees that, too
         spdlog::warn("model gateway: the answer broke off: {}", from.failure_text());
         co_return false;
     }
     if (!no_body && !co_await say(*on, http_chunk(""))) co_return false;
-    co_return keep_alive;
+    co_return asked.keep_alive;
 }
 
 } // namespace pinfold

@@ -24,6 +24,7 @@ class curl_multi final : private deferred {
 public:
     explicit curl_multi(uring& ring);
     curl_multi(const curl_multi&) = delete;
+    curl_multi& operator=(const curl_multi&) = delete;
     ~curl_multi(); // after idle() and every transfer is removed
 
     void add(CURL* easy, transfer_user& user); // `user` is its CURLOPT_PRIVATE

@@ -9,7 +9,7 @@ namespace pinfold {
 
 namespace {
 
-constexpr long connect_seconds = 30, silent_seconds = 900; // a model may think for minutes without a byte
+constexpr long connect_seconds = 30;
 
 template <typename Value>
 void set(CURL* easy, CURLoption option, Value value) {
@@ -20,7 +20,7 @@ void set(CURL* easy, CURLoption option, Value value) {
 } // namespace
 
 model_transfer::model_transfer(curl_multi& in, const upstream_request& to, const model_request& from,
-                               const std::filesystem::path& authorities)
+                               const std::filesystem::path& authorities, std::chrono::seconds longest_silence)
     : in_(in), easy_(::curl_easy_init()) {
     if (easy_ == nullptr) fail("prepare a request to the model: out of memory");
     set(easy_, CURLOPT_URL, to.url.c_str());
@@ -30,7 +30,7 @@ model_transfer::model_transfer(curl_multi& in, const upstream_request& to, const
     set(easy_, CURLOPT_FOLLOWLOCATION, 0L); // a redirect would take the credential elsewhere
     set(easy_, CURLOPT_CONNECTTIMEOUT, connect_seconds);
     set(easy_, CURLOPT_LOW_SPEED_LIMIT, 1L);
-    set(easy_, CURLOPT_LOW_SPEED_TIME, silent_seconds);
+    set(easy_, CURLOPT_LOW_SPEED_TIME, static_cast<long>(longest_silence.count()));
     set(easy_, CURLOPT_TCP_KEEPALIVE, 1L);
     set(easy_, CURLOPT_HTTP_TRANSFER_DECODING, 1L);
     set(easy_, CURLOPT_SSL_VERIFYPEER, 1L);

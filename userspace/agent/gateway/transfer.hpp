@@ -7,6 +7,7 @@
 #include "agent/gateway/upstreams.hpp"
 
 #include <array>
+#include <chrono>
 
 namespace pinfold {
 
@@ -15,10 +16,11 @@ public:
     static constexpr std::size_t most_waiting = 256 *
                                                 1024; // in each direction, before the other side has to wait
 
-    // `authorities` is a file of certificates; empty = the machine's.
+    // `authorities` is a file of certificates; empty = the machine's. A provider that is silent for longer is given up.
     model_transfer(curl_multi& in, const upstream_request& to, const model_request& from,
-                   const std::filesystem::path& authorities);
+                   const std::filesystem::path& authorities, std::chrono::seconds longest_silence);
     model_transfer(const model_transfer&) = delete;
+    model_transfer& operator=(const model_transfer&) = delete;
     ~model_transfer();
 
     void give(std::string_view body);

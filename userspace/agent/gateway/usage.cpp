@@ -48,9 +48,15 @@ void usage_counter::end() {
 }
 
 void usage_counter::read(std::string_view text) {
-    if (text.find("\"usage\"") == std::string_view::npos) return; // most events: nothing to parse
+    // Most events have neither, and are not parsed.
+    if (text.find("\"usage\"") == std::string_view::npos && text.find("\"error\"") == std::string_view::npos)
+        return;
     const json event = json::parse(text, nullptr, false);
     if (!event.is_object()) return;
+    if (const auto error = event.find("error"); error != event.end() && error->is_object()) {
+        const auto words = error->find("message");
+        error_ = words != error->end() && words->is_string() ? words->get<std::string>() : "an error";
+    }
     const json* holder = &event;
     if (const auto message = event.find("message"); message != event.end() && message->is_object())
         holder = &*message;

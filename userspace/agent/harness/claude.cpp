@@ -2,6 +2,9 @@
 #include "agent/harness/json_text.hpp"
 #include "agent/harness/kinds.hpp"
 
+#include <algorithm>
+#include <fmt/format.h>
+
 namespace pinfold::harness {
 
 namespace {
@@ -36,6 +39,8 @@ public:
         if (type == "assistant") note_context(from);
         if (type == "control_request") take_request(from, list);
         if (type == "result") take_result(from, list);
+        if (type == "system" && text_at(from, "subtype") == "api_retry") take_retry(from, list);
+        if (type == "rate_limit_event") take_limit(at(from, "rate_limit_info"), list);
         return list;
     }
 
@@ -102,6 +107,36 @@ private:
                                .tool = tool,
                                .input = json_text(at(request, "input")),
                                .is_question = tool == "AskUserQuestion"});
+    }
+
+    // It is silent otherwise while it waits, for up to three minutes.
+    static void take_retry(const json& from, std::vector<news>& list) {
+        const std::uint64_t status = number_at(from, "error_status");
+        std::string error = text_at(from, "error");
+        list.emplace_back(provider_failed{
+            .status = static_cast<int>(std::min<std::uint64_t>(status, 999)),
+            .text = "the model's provider failed: " + (error.empty() ? std::string("no answer") : error) +
+                    (status != 0 ? " (" + std::to_string(status) + ")" : "") + "; Claude Code asks again"});
+    }
+
+    static void take_limit(const json& from, std::vector<news>& list) {
+        const std::string status = text_at(from, "status");
+        if (status.empty()) return;
+        if (status != "rejected" || flag_at(from, "isUsingOverage")) {
+            list.emplace_back(limit_reached{});
+            return;
+        }
+        const std::string type = text_at(from, "rateLimitType");
+        const char* known = type == "five_hour"          ? "5 hours"
+                            : type == "seven_day"        ? "7 days"
+                            : type == "seven_day_opus"   ? "7 days, Opus"
+                            : type == "seven_day_sonnet" ? "7 days, Sonnet"
+                                                         : nullptr;
+        const std::uint64_t until = number_at(from, "resetsAt");
+        constexpr std::uint64_t last_second = 253402300799; // of the year 9999
+        list.emplace_back(limit_reached{
+            .reason = known != nullptr ? fmt::format("limit reached ({})", known) : "limit reached",
+            .until_seconds = static_cast<std::int64_t>(std::min(until, last_second))});
     }
 
     void take_result(const json& from, std::vector<news>& list) const {

@@ -39,7 +39,16 @@ struct asks { // it waits for an answer
 struct asks_no_more { // it withdrew the question
     std::string id;
 };
-using news = std::variant<said, partial, conversation, turn_began, turn_ended, asks, asks_no_more>;
+struct provider_failed { // the model's provider, as it says; it asks again by itself, or the turn ends
+    int status = 0;      // 0 = not said
+    std::string text;
+};
+struct limit_reached { // of a subscription; an empty reason = there is none any more
+    std::string reason;
+    std::int64_t until_seconds = 0; // since 1970; 0 = not said
+};
+using news = std::variant<said, partial, conversation, turn_began, turn_ended, asks, asks_no_more,
+                          provider_failed, limit_reached>;
 
 struct answer {
     bool allow = false;
@@ -52,6 +61,7 @@ class dialogue {
 public:
     dialogue() = default;
     dialogue(const dialogue&) = delete;
+    dialogue& operator=(const dialogue&) = delete;
     virtual ~dialogue() = default;
 
     // Written before anything else; may be empty.
@@ -85,6 +95,7 @@ class kind {
 public:
     kind() = default;
     kind(const kind&) = delete;
+    kind& operator=(const kind&) = delete;
     virtual ~kind() = default;
 
     [[nodiscard]] virtual const char* name() const = 0;

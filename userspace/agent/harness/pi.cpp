@@ -58,6 +58,9 @@ public:
             end_turn(list);
         else if (type == "extension_ui_request")
             take_dialog(from, list);
+        else if (type == "auto_retry_start")
+            list.emplace_back(provider_failed{
+                .text = "the model's provider failed: " + text_at(from, "errorMessage") + "; pi asks again"});
         return list;
     }
 

@@ -14,6 +14,7 @@
 #include <array>
 #include <csignal>
 #include <cstdio>
+#include <map>
 #include <optional>
 #include <poll.h>
 #include <pwd.h>
@@ -117,7 +118,12 @@ gateway::settings gateway_of(const agent_options& options, cages& owned, session
                     } catch (const store_failure& error) {
                         spdlog::warn("tokens are not counted: {}", error.what());
                     }
-                }};
+                },
+            .heard =
+                [session_of](std::uint64_t cage, const provider_answer& what) {
+                    if (const auto one = session_of(cage)) one->hear(what);
+                },
+            .silence = std::chrono::seconds(options.model_silence_seconds)};
 }
 
 // Who sits behind a socket is the session it was opened for, by the name that it has then.
@@ -138,15 +144,37 @@ void give_doors(session_world::settings& with, proxy& doors) {
     };
 }
 
+// What a session left that could run later outside is an event of it: its owner need not ask. Told once, until it differs.
 class remembering final : public project_watch {
 public:
-    explicit remembering(project_reports& reports) : reports_(reports) {}
+    remembering(project_reports& reports, task_group& group) : reports_(reports), group_(group) {}
+    remembering(const remembering&) = delete;
+    remembering& operator=(const remembering&) = delete;
+    ~remembering() = default;
+
     task<> before_run(const session& one) override {
         co_await reports_.remember(one.row().id, one.row().directory);
     }
+    void after_run(const std::shared_ptr<session>& one) override {
+        group_.spawn(&remembering::tell, this, one);
+    }
 
 private:
+    static task<> tell(remembering* self, std::shared_ptr<session> one) {
+        try {
+            const std::string text = report::event_text(
+                co_await self->reports_.look(one->row().id, one->row().directory));
+            std::string& last = self->told_[one->row().id];
+            if (text != last && !text.empty()) one->record("report", "shrooms", text);
+            last = text;
+        } catch (const std::exception& error) {
+            spdlog::warn("session \"{}\": what it left is not known: {}", one->row().name, error.what());
+        }
+    }
+
     project_reports& reports_;
+    task_group& group_;
+    std::map<std::int64_t, std::string> told_;
 };
 
 class carrying final : public results_carrier {
@@ -216,7 +244,7 @@ int serve(const agent_options& options) {
                  .port = options.port});
     give_doors(with, doors);
     project_reports reports(ring, options.state);
-    remembering before(reports);
+    remembering before(reports, group);
     with.watch = &before;
     session_list listed(owned, kept, std::move(with));
     outbox_carrier outboxes(

@@ -17,8 +17,10 @@ std::string dumped(const json& from) {
     return from.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
+} // namespace
+
 // The text of a message's content: a string, or the blocks of type "text".
-std::string text_of(const json& content) {
+std::string content_text(const json& content) {
     if (content.is_string()) return content.get<std::string>();
     std::string all;
     if (!content.is_array()) return all;
@@ -32,17 +34,21 @@ std::string text_of(const json& content) {
     return all;
 }
 
-} // namespace
-
 std::string now_text() {
     const auto now = std::chrono::system_clock::now();
-    const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
     const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()) %
                               std::chrono::seconds(1);
+    std::string text = moment_text(std::chrono::system_clock::to_time_t(now));
+    text.pop_back();
+    return text + fmt::format(".{:03}Z", milliseconds.count());
+}
+
+std::string moment_text(std::int64_t seconds) {
+    const std::time_t moment = seconds;
     std::tm parts{};
-    ::gmtime_r(&seconds, &parts);
-    return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", parts.tm_year + 1900, parts.tm_mon + 1,
-                       parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, milliseconds.count());
+    ::gmtime_r(&moment, &parts);
+    return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", parts.tm_year + 1900, parts.tm_mon + 1,
+                       parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
 }
 
 std::string event_json(const event_row& from) {
@@ -145,7 +151,7 @@ std::optional<spoken_line> spoken_of(const event_row& from) {
                !data.value("parent_tool_use_id", json()).is_string()) {
         line.role = "assistant";
         const json message = data.value("message", json::object());
-        if (message.is_object()) line.text = text_of(message.value("content", json()));
+        if (message.is_object()) line.text = content_text(message.value("content", json()));
     }
     if (line.text.empty()) return std::nullopt;
     return line;

@@ -5,12 +5,14 @@
 #include "agent/sessions/options.hpp"
 #include "agent/store/store.hpp"
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 
 namespace pinfold {
 
-[[nodiscard]] std::string now_text(); // RFC 3339, UTC, milliseconds
+[[nodiscard]] std::string now_text();                        // RFC 3339, UTC, milliseconds
+[[nodiscard]] std::string moment_text(std::int64_t seconds); // the same of a moment since 1970, whole seconds
 [[nodiscard]] std::string event_json(const event_row& from);
 // As a server-sent event: one without a number is not kept, and a client resumes behind the last that has one.
 [[nodiscard]] std::string event_block(const event_row& from, bool kept);
@@ -36,6 +38,9 @@ struct spoken_line {
 };
 // What people read of an event: a message, or what the assistant said. Nothing for the rest.
 [[nodiscard]] std::optional<spoken_line> spoken_of(const event_row& from);
+
+// The text of a message's content: a string, or its blocks of type "text".
+[[nodiscard]] std::string content_text(const nlohmann::json& content);
 
 // At most so many characters, with an ellipsis where it was cut; never in the middle of one.
 [[nodiscard]] std::string cut(std::string_view text, std::size_t characters);

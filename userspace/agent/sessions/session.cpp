@@ -50,25 +50,25 @@ session::draft session::begin() const {
     return {.change = {.session = row_}};
 }
 
-void session::note(draft& in, std::string kind, std::string by, std::string data) {
-    session_row& row = in.change.session;
+void session_draft::note(std::string kind, std::string by, std::string data) {
+    session_row& row = change.session;
     event_row event{.seq = ++row.last_seq,
                     .time = now_text(),
                     .kind = std::move(kind),
                     .by = std::move(by),
                     .data = std::move(data)};
     row.last_time = event.time;
-    in.blocks.push_back(std::make_shared<const std::string>(event_block(event, true)));
-    in.change.events.push_back(std::move(event));
+    blocks.push_back(std::make_shared<const std::string>(event_block(event, true)));
+    change.events.push_back(std::move(event));
 }
 
-void session::show(draft& in, std::string_view text) {
-    const event_row event{.seq = in.change.session.last_seq,
+void session_draft::show(std::string_view text) {
+    const event_row event{.seq = change.session.last_seq,
                           .time = now_text(),
                           .kind = "partial",
                           .by = "",
                           .data = event_data::partial(text)};
-    in.blocks.push_back(std::make_shared<const std::string>(event_block(event, false)));
+    blocks.push_back(std::make_shared<const std::string>(event_block(event, false)));
 }
 
 // Nobody is told of what is not kept.
@@ -93,6 +93,7 @@ task<> session::keep_at_last(std::function<draft()> make) {
         } catch (const store_failure& error) {
             if (trouble_.empty()) spdlog::error("session \"{}\": {}", row_.name, error.what());
             trouble_ = error.what();
+            touch();
         }
         if (co_await wait_within(world_.ring, world_.stopping, std::chrono::seconds(1)) || gone_) co_return;
     }
@@ -108,7 +109,7 @@ task<session::sent> session::send(std::string text, std::string id, std::string 
     const bool waits = state() != session_state::idle && !kind_.takes_more();
     if (!waits && !run_) co_await start();
     draft made = begin();
-    note(made, "message", by, event_data::message(text, id, waits));
+    made.note("message", by, event_data::message(text, id, waits));
     made.change.session.preview = cut(text, 200);
     made.change.messages.push_back({.id = id, .text = text, .by = by, .waiting = waits});
     keep(std::move(made));
@@ -118,6 +119,7 @@ task<session::sent> session::send(std::string text, std::string id, std::string 
 
 void session::deliver(run& to, std::string_view text) {
     working_ = true;
+    touch();
     used_ = std::chrono::steady_clock::now();
     give(to, to.talk->message(text), kind_.one_turn());
 }
@@ -170,9 +172,10 @@ void session::answer(const std::string& prompt, const harness::answer& what, con
     auto bytes = run_->talk->reply(found->second, what);
     if (!bytes) conflict("this is no answer to what was asked");
     draft made = begin();
-    note(made, "answer", by, event_data::answer(prompt, what));
+    made.note("answer", by, event_data::answer(prompt, what));
     keep(std::move(made));
     pending_.erase(prompt);
+    touch();
     used_ = std::chrono::steady_clock::now();
     give(*run_, std::move(*bytes));
     changed.pulse();
@@ -190,7 +193,7 @@ void session::change(const settings_change& what, const std::string& by) {
     if (what.starred) next.starred = *what.starred;
     if (what.keep_running) next.keep_running = *what.keep_running;
     draft made = begin();
-    for (std::string& data : setting_events(what)) note(made, "setting", by, std::move(data));
+    for (std::string& data : setting_events(what)) made.note("setting", by, std::move(data));
     made.change.session.settings = to_text(next);
     keep(std::move(made));
     settings_ = std::move(next);
@@ -203,14 +206,14 @@ void session::change(const settings_change& what, const std::string& by) {
 
 void session::rename(const std::string& to, const std::string& by) {
     draft made = begin();
-    note(made, "renamed", by, event_data::renamed(row_.name, to));
+    made.note("renamed", by, event_data::renamed(row_.name, to));
     made.change.session.name = to;
     keep(std::move(made));
 }
 
 void session::record(std::string kind, const std::string& by, std::string data) {
     draft made = begin();
-    note(made, std::move(kind), by, std::move(data));
+    made.note(std::move(kind), by, std::move(data));
     keep(std::move(made));
 }
 
@@ -245,7 +248,7 @@ task<> session::restart(std::string by) {
     const one_by_one::turn turn = co_await turn_.take();
     co_await end("restarted");
     draft made = begin();
-    note(made, "restarted", by, "{}");
+    made.note("restarted", by, "{}");
     keep(std::move(made));
     not_before_ = {};
     quick_ends_ = 0;
@@ -280,7 +283,7 @@ task<> session::move(std::optional<cage_options> to, std::string by) {
     made.change.session.options = to_text(next);
     made.change.session.mode = to_string(mode_of(next));
     made.change.session.cage = make_cage_name(row_.name);
-    note(made, "caged", by, event_data::caged(next.cage));
+    made.note("caged", by, event_data::caged(next.cage));
     keep(std::move(made));
     options_ = std::move(next);
     if (before != run_mode::uncaged) world_.group.spawn(&session::remove_cage, &world_, old_cage);
@@ -312,7 +315,7 @@ task<> session::limit(limits_request to, std::string by) {
     next.cpus = to.cpus;
     draft made = begin();
     made.change.session.options = to_text(next);
-    note(made, "setting", by, event_data::limits(to.memory, to.cpus));
+    made.note("setting", by, event_data::limits(to.memory, to.cpus));
     keep(std::move(made));
     options_ = std::move(next);
 }

@@ -2,7 +2,9 @@
 #pragma once
 
 #include "agent/harness/harness.hpp"
+#include "agent/sessions/draft.hpp"
 #include "agent/sessions/listener.hpp"
+#include "agent/sessions/provider_state.hpp"
 #include "agent/sessions/world.hpp"
 
 #include <functional>
@@ -20,6 +22,7 @@ public:
     session(session_world& world, session_row row);
     ~session();
     session(const session&) = delete;
+    session& operator=(const session&) = delete;
 
     [[nodiscard]] const session_row& row() const noexcept { return row_; }
     [[nodiscard]] const session_options& options() const noexcept { return options_; }
@@ -53,14 +56,15 @@ public:
     // It is deleted: its cage goes too.
     void leave();
 
-    // Tokens that the gateway counted.
+    // What the gateway counted, and how the model's provider did.
     void count(std::uint64_t requests, std::uint64_t tokens_in, std::uint64_t tokens_out);
+    void hear(const provider_answer& what);
+    [[nodiscard]] const model_health& model() const noexcept { return model_; }
 
     // One more event, of something that befell it. Throws store_failure.
     void record(std::string kind, const std::string& by, std::string data);
     // Pulsed when its state, its prompts, what it said or one of its tasks has changed, and when it is deleted.
     event changed;
-
     void listen(listener& who) { listeners_.insert(&who); }
     void forget(listener& who) { listeners_.erase(&who); }
 
@@ -68,15 +72,9 @@ private:
     struct run;
     using self_pointer = std::shared_ptr<session>;
     using run_pointer = std::shared_ptr<run>;
-
-    // A change that is being put together: events with their numbers, and who is told once it is kept.
-    struct draft {
-        session_change change;
-        std::vector<std::shared_ptr<const std::string>> blocks;
-    };
+    using draft = session_draft;
+    void touch() noexcept { ++world_.passing; } // what it shows and does not keep has changed
     [[nodiscard]] draft begin() const;
-    static void note(draft& in, std::string kind, std::string by, std::string data);
-    static void show(draft& in, std::string_view text); // a partial event
     void keep(draft&& done);
     task<> keep_at_last(std::function<draft()> make);
 
@@ -89,6 +87,7 @@ private:
     task<> deliver_waiting();
     void absorb(run& from, const std::vector<harness::news>& list);
     void follow(run& from, const harness::news& each);
+    void follow_provider(const harness::news& each);
     [[nodiscard]] bool answers_itself(const harness::asks& what) const;
     task<> finish(run_pointer what);
 
@@ -111,6 +110,7 @@ private:
     one_by_one turn_; // starting, stopping and moving: one after the other
     bool working_ = false, gone_ = false;
     std::string trouble_;
+    model_health model_;
     std::chrono::steady_clock::time_point used_, started_, not_before_;
     unsigned quick_ends_ = 0; // in a row: so much longer the next start by itself waits
 };

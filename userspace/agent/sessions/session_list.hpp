@@ -14,6 +14,8 @@ public:
     // Reads what is kept. `settings` as the machine is configured.
     session_list(cages& owned, store& kept, session_world::settings settings);
     session_list(const session_list&) = delete;
+    session_list& operator=(const session_list&) = delete;
+    ~session_list() = default;
 
     [[nodiscard]] session_world& world() noexcept { return world_; }
     [[nodiscard]] const std::map<std::string, std::shared_ptr<session>, std::less<>>& all() const noexcept {

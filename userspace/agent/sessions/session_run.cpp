@@ -76,6 +76,7 @@ task<> session::start() {
         throw session_refusal(409, why);
     }
     run_ = std::make_shared<run>(record, kind_.converse());
+    touch();
     started_ = used_ = clock_type::now();
     // Were the agent killed now, it would know at its next start that a program of this session has gone with it.
     draft made = begin();
@@ -184,6 +185,7 @@ task<> session::take(run_pointer from, std::vector<harness::news> list) {
         } catch (const store_failure& error) {
             if (trouble_.empty()) spdlog::error("session \"{}\": {}", row_.name, error.what());
             trouble_ = error.what();
+            touch();
         }
         if (co_await wait_within(world_.ring, world_.stopping, std::chrono::seconds(1)) || gone_) co_return;
     }
@@ -195,12 +197,12 @@ void session::absorb(run& from, const std::vector<harness::news>& list) {
     bool partial_only = true;
     for (const harness::news& each : list) {
         if (const auto* one = std::get_if<harness::partial>(&each)) {
-            show(made, one->text);
+            made.show(one->text);
             continue;
         }
         partial_only = false;
         if (const auto* said = std::get_if<harness::said>(&each)) {
-            note(made, "claude", "", said->json);
+            made.note("claude", "", said->json);
             if (!said->text.empty()) row.preview = cut(said->text, 200);
         } else if (const auto* known = std::get_if<harness::conversation>(&each)) {
             row.conversation = known->id;
@@ -222,6 +224,7 @@ void session::absorb(run& from, const std::vector<harness::news>& list) {
     }
     keep(std::move(made));
     for (const harness::news& each : list) follow(from, each);
+    touch();
     changed.pulse();
 }
 
@@ -245,6 +248,22 @@ void session::follow(run& from, const harness::news& each) {
     } else if (const auto* withdrawn = std::get_if<harness::asks_no_more>(&each)) {
         pending_.erase(withdrawn->id);
     }
+    follow_provider(each);
+}
+
+// In a cage its gateway knows better, and says so itself: what the harness says there is for whoever reads its lines.
+void session::follow_provider(const harness::news& each) {
+    if (const auto* limit = std::get_if<harness::limit_reached>(&each)) {
+        model_.limited = {.reason = limit->reason,
+                          .until = limit->until_seconds > 0 ? moment_text(limit->until_seconds) : "",
+                          .until_seconds = limit->until_seconds};
+        return;
+    }
+    if (mode_of(options_) != run_mode::uncaged) return;
+    if (const auto* failed = std::get_if<harness::provider_failed>(&each))
+        hear({.outcome = provider_outcome::refused, .status = failed->status, .text = failed->text});
+    const auto* ended = std::get_if<harness::turn_ended>(&each);
+    if (ended != nullptr && !ended->failed) hear({.outcome = provider_outcome::answered});
 }
 
 // ---- its end ----
@@ -283,9 +302,9 @@ task<> session::finish(run_pointer what) {
         draft made = begin();
         if (one_turn) {
             ++made.change.session.turns;
-            note(made, "claude", "", event_data::result(failed, reason));
+            made.note("claude", "", event_data::result(failed, reason));
         }
-        note(made, "stopped", "", event_data::stopped(reason));
+        made.note("stopped", "", event_data::stopped(reason));
         made.change.session.running = false;
         return made;
     });
@@ -295,9 +314,12 @@ task<> session::finish(run_pointer what) {
     if (run_ == what) run_.reset();
     working_ = false;
     pending_.clear();
+    touch();
     used_ = now;
     what->finished.set();
     changed.pulse();
+    if (!gone_ && world_.with.watch != nullptr && mode_of(options_) != run_mode::uncaged)
+        world_.with.watch->after_run(shared_from_this());
     if (!gone_ && !world_.stopping.is_set() && not_before_ <= now)
         world_.group.spawn(&session::go_on, shared_from_this());
 }
@@ -322,7 +344,7 @@ task<> session::look() {
 void session::resume_after_crash() {
     if (row_.running) {
         draft made = begin();
-        note(made, "stopped", "", event_data::stopped("its agent ended, and with it its program"));
+        made.note("stopped", "", event_data::stopped("its agent ended, and with it its program"));
         made.change.session.running = false;
         keep(std::move(made));
     }

@@ -15,10 +15,11 @@ namespace pinfold {
 
 class session;
 
-// Looks at a session's project before a program of it runs in a cage. No std::function: it cannot return a coroutine.
+// Looks at a session's project before a program of it runs in a cage, and after it. No std::function: it cannot return a coroutine.
 class project_watch {
 public:
     virtual task<> before_run(const session& one) = 0;
+    virtual void after_run(const std::shared_ptr<session>& one) = 0; // its program has ended
 
 protected:
     ~project_watch() = default;
@@ -29,7 +30,8 @@ struct session_world {
     task_group& group;
     cages& owned;
     store& kept;
-    event stopping{}; // the agent ends
+    event stopping{};          // the agent ends
+    std::uint64_t passing = 0; // counts the changes of what sessions show and the store does not have
 
     struct settings {
         std::filesystem::path state; // the agent's own directory

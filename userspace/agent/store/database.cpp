@@ -51,6 +51,10 @@ void database::run(const std::string& sql) {
         throw store_failure(explain(open_.get(), file_, "write"));
 }
 
+std::int64_t database::changes() const {
+    return ::sqlite3_total_changes64(open_.get());
+}
+
 std::int64_t database::last_id() const {
     return ::sqlite3_last_insert_rowid(open_.get());
 }

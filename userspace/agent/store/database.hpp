@@ -60,6 +60,8 @@ public:
 
     void run(const std::string& sql);
     [[nodiscard]] std::int64_t last_id() const;
+    [[nodiscard]] std::int64_t changes()
+        const; // rows written since it was opened: what was read before is as it was
     [[nodiscard]] std::string trouble() const; // what the last call said
 
     [[nodiscard]] sqlite3* raw() const noexcept { return open_.get(); }
@@ -75,6 +77,7 @@ class transaction {
 public:
     explicit transaction(database& in) : in_(in) { in_.run("BEGIN IMMEDIATE"); }
     transaction(const transaction&) = delete;
+    transaction& operator=(const transaction&) = delete;
     ~transaction();
     void commit();
 
