@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import http.client
 import json
 import os
+import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,9 +18,11 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 from stage import ENVIRONMENT, TREE, DemoError, Stage, say, stop  # noqa: E402
 
-NAMES = ("start", "relay", "guard", "memory")
+NAMES = ("start", "relay", "crowd", "guard", "memory", "api", "gateway")
 IDLE_CAGES = 200
+BUSY_CAGES = 200
 IDLE_SECONDS = 10
+SESSIONS, RUNNING = 1000, 50
 Figures = dict[str, float]
 
 
@@ -55,6 +60,10 @@ def bench_start(build: Path, runs: int) -> Figures:
 
 def bench_relay(build: Path, runs: int) -> Figures:
     return run_json([f"{build}/tests/bench_relay", str(runs or 3)])
+
+
+def bench_crowd(build: Path, runs: int) -> Figures:
+    return run_json([f"{build}/tests/bench_crowd", "--cages", str(runs or BUSY_CAGES)])
 
 
 def bench_guard(build: Path, runs: int) -> Figures:
@@ -149,7 +158,61 @@ def bench_memory(build: Path, runs: int) -> Figures:
     return staged(build, work)
 
 
-RUN = {"start": bench_start, "relay": bench_relay, "guard": bench_guard, "memory": bench_memory}
+# ---- api: the list, events to many, and what a thousand sessions need ----
+
+class Socket(http.client.HTTPConnection):
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost")
+        self.path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(str(self.path))
+
+    def post(self, path: str, body: dict[str, object]) -> dict[str, object]:
+        self.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+        answer = self.getresponse()
+        text = answer.read()
+        if answer.status >= 300:
+            raise DemoError(f"{path}: {answer.status} {text.decode(errors='replace')}")
+        return json.loads(text) if text else {}
+
+
+def bench_api(build: Path, runs: int) -> Figures:
+    def work(stage: Stage) -> Figures:
+        agent = daemon_pid(stage, 1, "pinfold-agent")
+        empty = pss_kib(agent)
+        api = Socket(stage.api)
+        begin = time.monotonic()
+        for number in range(SESSIONS):
+            body = {"name": f"bench-{number}", "dir": str(stage.project), "harness": "command",
+                    "command": ["sh", "-c", "read x; exec sleep 3600"]}
+            if number < RUNNING:
+                body["cage"] = {}
+            else:
+                body["auto_approve"] = True
+            api.post("/v1/sessions", body)
+        created = time.monotonic() - begin
+        for number in range(RUNNING):
+            api.post(f"/v1/sessions/bench-{number}/messages", {"text": "go"})
+        command = [f"{build}/tests/bench_api", "--api", str(stage.api), "--session", "bench-0", "--runs", str(runs or 3)]
+        figures = run_json(stage.as_owner(command), stage.environment())
+        return figures | {
+            "sessions": SESSIONS, "sessions_running": RUNNING,
+            "create_session_ms": round(created * 1000 / SESSIONS, 3),
+            "agent_empty_pss_mb": round(empty / 1000 * 1.024, 3),
+            "agent_pss_with_sessions_mb": round(pss_kib(agent) / 1000 * 1.024, 3),
+        }
+    return staged(build, work)
+
+
+def bench_gateway(build: Path, runs: int) -> Figures:
+    return run_json(["unshare", "--net", "--", "python3", "-B", f"{TREE}/tests/bench/gateway_world.py",
+                     f"{build}/tests/bench_gateway", str(runs or 200)])
+
+
+RUN = {"start": bench_start, "relay": bench_relay, "crowd": bench_crowd, "guard": bench_guard, "memory": bench_memory, "api": bench_api,
+       "gateway": bench_gateway}
 
 
 # ---- showing ----
@@ -164,6 +227,15 @@ RATIOS = (
     ("relay", "connections a second beside native", "relay_connections_s", "native_connections_s", ""),
     ("relay", "bulk up beside pasta", "relay_up_gbit_s", "pasta_up_gbit_s", "≥ 5"),
     ("relay", "bulk down beside pasta", "relay_down_gbit_s", "pasta_down_gbit_s", ""),
+    ("crowd", "200 busy cages upload, all together beside one alone", "crowd_up_gbit_s", "one_up_gbit_s", ""),
+    ("crowd", "the least of them beside the mean", "crowd_up_least_share", None, "≥ 0.8"),
+    ("crowd", "the most of them beside the mean", "crowd_up_most_share", None, "≤ 1.2"),
+    ("crowd", "200 download, all together beside one alone", "crowd_down_gbit_s", "one_down_gbit_s", ""),
+    ("crowd", "the least of them beside the mean", "crowd_down_least_share", None, "≥ 0.8"),
+    ("crowd", "the most of them beside the mean", "crowd_down_most_share", None, "≤ 1.2"),
+    ("crowd", "connect beside a cage that floods, 99th percentile, beside one that spins", "beside_flood_connect_p99_us",
+     "beside_spin_connect_p99_us", "≤ 2"),
+    ("crowd", "and when the flood is over, beside before", "afterwards_connect_p99_us", "alone_connect_p99_us", ""),
     ("guard", "connect() with 10 prefixes beside no guard", "guard_10_prefixes_connect_p50_ns", "no_guard_connect_p50_ns", ""),
     ("guard", "with 1,000", "guard_1000_prefixes_connect_p50_ns", "no_guard_connect_p50_ns", ""),
     ("guard", "with 100,000", "guard_100000_prefixes_connect_p50_ns", "no_guard_connect_p50_ns", ""),
@@ -171,6 +243,15 @@ RATIOS = (
     ("memory", "more of the agent for each cage, KiB", "agent_more_per_cage_kib", None, "≤ 40"),
     ("memory", "user memory of an idle cage, KiB", "cage_user_memory_kib", None, "≤ 700"),
     ("memory", "the agent's context switches in 10 idle seconds", "agent_switches_in_10_s", None, "0"),
+    ("api", "GET /v1/sessions a second, with 1,000 sessions", "list_requests_s", None, "≥ 5000"),
+    ("api", "an event at 200 readers, median, ms", "event_to_all_readers_p50_ms", None, "< 5"),
+    ("api", "the same at one reader, ms", "event_to_one_reader_p50_ms", None, ""),
+    ("api", "agent with 1,000 sessions, 50 running, MB", "agent_pss_with_sessions_mb", None, "< 60"),
+    ("gateway", "added to the first byte, ms", "gateway_added_first_byte_p50_ms", None, "< 1"),
+    ("gateway", "added to an event, ms", "gateway_added_event_p50_ms", None, "< 1"),
+    ("gateway", "first byte beside nginx", "gateway_first_byte_p50_ms", "nginx_first_byte_p50_ms", ""),
+    ("gateway", "an event beside nginx", "gateway_event_p50_ms", "nginx_event_p50_ms", ""),
+    ("gateway", "processor time of a request beside nginx", "gateway_cpu_us_per_request", "nginx_cpu_us_per_request", ""),
 )
 
 
@@ -197,7 +278,8 @@ def machine_line() -> str:
     model = next((line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
                   if line.startswith("model name")), "unknown processor")
     release = Path("/etc/debian_version").read_text().strip() if Path("/etc/debian_version").exists() else "?"
-    return f"{os.cpu_count()} × {model}, kernel {os.uname().release}, Debian {release}"
+    kernel = re.match(r"[0-9]+\.[0-9]+", os.uname().release)  # a suffix says whose build it is, and nothing of speed
+    return f"{os.cpu_count()} × {model}, kernel {kernel[0] if kernel else 'unknown'}, Debian {release}"
 
 
 def noise_line() -> str:
@@ -212,20 +294,33 @@ def noise_line() -> str:
             f"load average {os.getloadavg()[0]:.1f} at the start")
 
 
+def section(name: str, figures: Figures, noise: str) -> str:
+    body = [f"## {name}", "", f"Measured {time.strftime('%Y-%m-%d', time.gmtime())} on {machine_line()}. Noise: {noise}.", "",
+            "| | measured | wanted |", "|---|---|---|"]
+    body += [f"| {words} | {value} | {wanted} |" for words, value, wanted in compared(name, figures)]
+    body += ["", "From: " + ", ".join(f"`{key}` {value:g}" for key, value in figures.items()) + ".", ""]
+    return "\n".join(body) + "\n"
+
+
+def with_sections(text: str, written: dict[str, str]) -> str:
+    """The page with these sections anew; those of other benchmarks stay as they are."""
+    begin, end = "<!-- figures: written by tools/bench --write-docs -->\n", "<!-- end of figures -->"
+    before, found, rest = text.partition(begin)
+    inside, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise DemoError("docs/performance.md lacks the two marks between which the figures stand")
+    there = {part.split("\n", 1)[0]: "## " + part for part in re.split(r"^## ", inside, flags=re.MULTILINE)[1:]}
+    there |= written
+    order = [name for name in NAMES if name in there] + sorted(set(there) - set(NAMES))
+    return before + begin + "\n".join(there[name].rstrip("\n") + "\n" for name in order) + end + after
+
+
 def write_docs(results: dict[str, Figures], noise: str) -> None:
-    """Replaces what stands between the two markers of docs/performance.md."""
     page = TREE / "docs/performance.md"
     text = page.read_text(encoding="utf-8")
-    begin, end = "<!-- figures: written by tools/bench --write-docs -->\n", "<!-- end of figures -->"
-    before, _, rest = text.partition(begin)
-    _, _, after = rest.partition(end)
-    body = [f"Measured {time.strftime('%Y-%m-%d', time.gmtime())} on {machine_line()}.", f"Noise: {noise}.", ""]
-    for name, figures in results.items():
-        body += [f"## {name}", "", "| | measured | wanted |", "|---|---|---|"]
-        body += [f"| {words} | {value} | {wanted} |" for words, value, wanted in compared(name, figures)]
-        body += ["", "From: " + ", ".join(f"`{key}` {value:g}" for key, value in figures.items()) + ".", ""]
-    page.write_text(before + begin + "\n".join(body) + end + after, encoding="utf-8")
-    say(f"wrote {page.relative_to(TREE)}")
+    page.write_text(with_sections(text, {name: section(name, figures, noise) for name, figures in results.items()}),
+                    encoding="utf-8")
+    say(f"wrote {', '.join(results)} in {page.relative_to(TREE)}")
 
 
 def main() -> int:
