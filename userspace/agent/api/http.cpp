@@ -72,8 +72,9 @@ std::string_view request::upgrade() const {
 
 std::string to_bytes(const response& from, bool keep_alive) {
     std::string head = fmt::format("HTTP/1.1 {} {}\r\n", from.status, reason(from.status));
-    if (!from.body.empty()) head += fmt::format("Content-Type: {}\r\n", from.type);
-    if (from.status != 204) head += fmt::format("Content-Length: {}\r\n", from.body.size());
+    const std::size_t size = from.kept ? from.kept->size() : from.body.size();
+    if (size > 0) head += fmt::format("Content-Type: {}\r\n", from.type);
+    if (from.status != 204) head += fmt::format("Content-Length: {}\r\n", size);
     for (const auto& [name, value] : from.fields) head += fmt::format("{}: {}\r\n", name, value);
     // What a browser got hold of all the same is neither sniffed nor kept.
     head += "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n";

@@ -35,9 +35,10 @@ struct response {
     std::string body;
     std::string type = "application/json";
     std::vector<std::pair<std::string, std::string>> fields; // further ones
+    std::shared_ptr<const std::string> kept; // a body that is kept for others, too; instead of `body`
 };
 
-// Bytes of the response, with Content-Length.
+// Bytes of the response, with Content-Length. A kept body is not among them: it is sent behind them.
 [[nodiscard]] std::string to_bytes(const response& from, bool keep_alive);
 // The head of an answer without a body of known length: 101, or 200 with chunks.
 [[nodiscard]] std::string upgrade_head(std::string_view protocol);

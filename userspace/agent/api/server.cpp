@@ -61,7 +61,7 @@ task<> server::serve(server* self, std::shared_ptr<unique_fd> client, std::strin
     http::response refusal;
     if (by.empty() && !is_owner(client->get())) {
         refusal = answer_error(403, "this agent serves its owner only");
-    } else if (self->connections_ >= most_connections) {
+    } else if (self->connections_ >= most_connections && !self->make_room()) {
         refusal = answer_error(503, "too many connections: close some");
     } else {
         ++self->connections_;
@@ -79,6 +79,14 @@ task<> server::serve(server* self, std::shared_ptr<unique_fd> client, std::strin
     std::ignore = co_await send_all(self->ring_, client->get(), bytes_of(bytes));
 }
 
+// Who has said nothing for longest leaves for who comes: a crowd that only holds connections open keeps nobody out.
+bool server::make_room() {
+    if (idle_.empty()) return false;
+    ring_.cancel(idle_.begin()->second);
+    idle_.erase(idle_.begin());
+    return true;
+}
+
 // Requests one after the other, until the client has enough or a route takes the connection over.
 task<> server::converse(int client, std::string by) {
     std::string held; // bytes of the next request
@@ -86,7 +94,7 @@ task<> server::converse(int client, std::string by) {
         exchange asked;
         http::response refusal;
         reading_.insert(client);
-        upload_share upload{uploads_};
+        upload_share upload(uploads_);
         const bool read = co_await read_request(client, held, upload, asked.request, refusal);
         reading_.erase(client);
         std::optional<http::response> response;
@@ -112,7 +120,10 @@ task<> server::converse(int client, std::string by) {
             co_return;
         }
         const std::string bytes = http::to_bytes(*response, keep_alive);
-        if (co_await send_all(ring_, client, bytes_of(bytes)) < 0 || !keep_alive) co_return;
+        if (co_await send_all(ring_, client, bytes_of(bytes)) < 0) co_return;
+        const auto kept = response->kept;
+        if (kept && co_await send_all(ring_, client, bytes_of(*kept)) < 0) co_return;
+        if (!keep_alive) co_return;
     }
 }
 
@@ -154,7 +165,10 @@ task<bool> server::read_request(int client, std::string& held, upload_share& upl
             constexpr std::string_view go_on = "HTTP/1.1 100 Continue\r\n\r\n";
             if (co_await send_all(ring_, client, bytes_of(go_on)) < 0) co_return false;
         }
+        const auto ticket = ++tickets_;
+        if (!begun) idle_.emplace(ticket, client);
         const int got = co_await receive_more(client, held, limit);
+        idle_.erase(ticket);
         if (got == -ETIMEDOUT && begun) refusal = answer_error(408, "the request came too slowly");
         if (got <= 0 || services_.stopping) co_return false;
         if (!std::exchange(begun, true)) limit = clock::now() + header_time;

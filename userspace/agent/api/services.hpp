@@ -17,6 +17,13 @@ class task_board;
 class outbox_carrier;
 class project_reports;
 
+// An answer that holds as long as nothing of it changes: rows of the store, and what sessions do not keep there.
+struct kept_answer {
+    std::int64_t rows = -1, until = INT64_MAX; // seconds since 1970
+    std::uint64_t passing = 0;
+    std::shared_ptr<const std::string> text;
+};
+
 struct services {
     cages& owned;
     buffer_pool buffers;
@@ -26,6 +33,7 @@ struct services {
     task_board* tasks = nullptr; // of those sessions
     outbox_carrier* outboxes = nullptr;
     project_reports* reports = nullptr; // on their projects
+    kept_answer session_list_answer;    // to GET /v1/sessions, as long as nothing changes
     std::vector<std::string> hosts;     // what a request over TCP may name as its Host, without the port
 };
 

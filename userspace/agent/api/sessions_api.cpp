@@ -6,6 +6,8 @@
 #include "agent/sessions/place.hpp"
 #include "agent/tasks/task_board.hpp"
 
+#include <algorithm>
+#include <ctime>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -63,17 +65,31 @@ task<std::optional<http::response>> list_harnesses(services& with, exchange&) {
     co_return answer_json({{"harnesses", list}, {"cage", cage}});
 }
 
+// With a thousand sessions it is half a megabyte, and apps ask for it again and again.
 task<std::optional<http::response>> list_sessions(services& with, exchange& asked) {
     const std::uint64_t tail = query_number(asked, "tail", longest_tail, 0);
+    const session_world& world = with.listed->world();
+    const std::int64_t now = std::time(nullptr);
+    kept_answer fresh{.rows = world.kept.file().changes(), .passing = world.passing};
+    kept_answer& kept = with.session_list_answer;
+    if (tail == 0 && kept.text && kept.rows == fresh.rows && kept.passing == fresh.passing &&
+        now < kept.until)
+        co_return http::response{.kept = kept.text};
     json list = json::array();
     for (const auto& [name, each] : with.listed->all()) {
-        json one = to_json(*each, with.listed->world().with);
+        json one = to_json(*each, world.with);
         show_tasks(with, *each, one);
         if (tail > 0) one["tail"] = tail_of(with, *each, tail);
+        if (one.contains("limited") && each->model().limited.until_seconds > 0)
+            fresh.until = std::min(fresh.until, each->model().limited.until_seconds);
         list.push_back(std::move(one));
     }
-    co_return answer_json(
+    http::response whole = answer_json(
         {{"sessions", std::move(list)}, {"limits", json::array()}, {"credits", json::array()}});
+    if (tail > 0) co_return whole;
+    fresh.text = std::make_shared<const std::string>(std::move(whole.body));
+    kept = fresh;
+    co_return http::response{.kept = std::move(fresh.text)};
 }
 
 task<std::optional<http::response>> create_session(services& with, exchange& asked) {

@@ -2,6 +2,7 @@
 #include "agent/api/session_routes.hpp"
 #include "agent/sessions/event_text.hpp"
 #include "agent/sessions/place.hpp"
+#include "agent/sessions/transcript_lines.hpp"
 #include "agent/tasks/dropped_files.hpp"
 #include "agent/tasks/task_board.hpp"
 #include "base/file.hpp"
@@ -36,6 +37,20 @@ task<> walk_back(services& with, std::int64_t session, Take take) {
         before = rows.back().seq;
         std::ignore = co_await sleep_for(with.owned.ring(), std::chrono::nanoseconds(1));
     }
+}
+
+// What was said in its conversation before this agent had it, oldest first.
+task<json> lines_before(services& with, std::shared_ptr<session> one, std::string before, std::size_t most) {
+    json lines = json::array();
+    if (one->row().harness != "claude" || one->row().conversation.empty()) co_return lines;
+    const std::vector<event_row> first = with.listed->world().kept.events(one->row().id, 0, 1);
+    const std::string begun = first.empty() ? one->row().last_time : first.front().time;
+    if (before.empty() || begun < before) before = begun;
+    transcript_lines all(find_transcript(with.listed->world().with, one->row().conversation), before, most);
+    while (all.read_more()) std::ignore = co_await sleep_for(with.owned.ring(), std::chrono::nanoseconds(1));
+    for (const spoken_line& each : all.lines())
+        lines.push_back({{"time", each.time}, {"role", each.role}, {"text", each.text}});
+    co_return lines;
 }
 
 // A few words on both sides of what was found, cut at whole characters.
@@ -101,6 +116,11 @@ task<std::optional<http::response>> read_history(services& with, exchange& asked
         return true;
     });
     std::reverse(lines.begin(), lines.end());
+    if (lines.size() < limit) {
+        json all = co_await lines_before(with, one, before, limit - lines.size());
+        all.insert(all.end(), lines.begin(), lines.end());
+        lines = std::move(all);
+    }
     co_return answer_json({{"history", std::move(lines)}});
 }
 
