@@ -1,5 +1,6 @@
 #include "ctl/ctl.hpp"
 
+#include "ctl/completion.hpp"
 #include "ctl/outbox_verbs.hpp"
 #include "ctl/output.hpp"
 #include "ctl/session_verbs.hpp"
@@ -46,6 +47,7 @@ constexpr std::array verbs{
     verb{"denials", "list what was refused", denials_verb, 1},
     verb{"why", "explain why a destination is refused or not", why_verb, 1},
     verb{"doctor", "try what this machine enforces", doctor_verb, 1},
+    verb{"completion", "print what a shell completes pinfold by", completion_verb, 1},
     verb{"version", "show the versions", version_verb, 1},
 };
 
@@ -58,7 +60,7 @@ const verb* find_verb(const std::string& name) {
 
 void print_help() {
     fmt::print("pinfold: cages for programs, enforced by the kernel\n\nUsage: pinfold [options] VERB …\n\n");
-    for (const verb& each : verbs) fmt::print("  {:<9} {}\n", each.name, each.purpose);
+    for (const verb& each : verbs) fmt::print("  {:<10} {}\n", each.name, each.purpose);
     common_options ignored;
     std::ostringstream text;
     text << common_description(ignored);
@@ -88,6 +90,19 @@ int help(const words& rest) {
     return asked->act(options, {"--help"});
 }
 
+// For the scripts of `completion`: one word a line.
+int print_completions(const words& rest) {
+    std::vector<completed_verb> known;
+    for (const verb& each : verbs) known.push_back({.name = each.name, .act = each.act});
+    known.push_back({.name = "help"});
+    words typed(rest.begin() + (!rest.empty() && rest.front() == "--" ? 1 : 0), rest.end());
+    for (const std::string& each : complete(known, typed)) fmt::print("{}\n", each);
+    return 0;
+}
+
+// Where --help is to be collected and not printed.
+words* collected_options = nullptr;
+
 // Options before the verb go behind it: every verb reads them.
 int act(const words& arguments, common_options& common, int& failed) {
     common_options ignored;
@@ -102,6 +117,7 @@ int act(const words& arguments, common_options& common, int& failed) {
     const std::string& name = before.command.front();
     words rest(before.command.begin() + 1, before.command.end());
     if (name == "help") return help(rest);
+    if (name == "complete") return print_completions(rest);
     const verb* wanted = find_verb(name);
     if (wanted == nullptr) throw usage_error("there is no verb '" + name + "'; 'pinfold help' lists them");
     failed = wanted->failed;
@@ -133,10 +149,27 @@ std::optional<parsed_line> read_verb(common_options& options, const words& argum
     all.add(own).add(common_description(options));
     parsed_line line = parse(arguments, all, names);
     if (!line.has("help")) return line;
+    if (collected_options != nullptr) {
+        for (const auto& each : all.options()) collected_options->push_back("--" + each->long_name());
+        return std::nullopt;
+    }
     std::ostringstream text;
     text << all;
     fmt::print("Usage: {}\n{}", usage, text.str());
     return std::nullopt;
+}
+
+words options_of(int (*verb)(common_options&, const words&)) {
+    words found;
+    common_options ignored;
+    collected_options = &found;
+    try {
+        std::ignore = verb(ignored, {"--help"});
+    } catch (const std::exception&) {
+        found.clear();
+    }
+    collected_options = nullptr;
+    return found;
 }
 
 void print_json(const json& what) {

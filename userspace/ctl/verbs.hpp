@@ -36,6 +36,9 @@ int version_verb(common_options& options, const words& arguments);
                                                    const char* usage, const po::options_description& own,
                                                    std::size_t names);
 
+// The options that a verb takes, as they are typed.
+[[nodiscard]] words options_of(int (*verb)(common_options&, const words&));
+
 // Prints JSON as the API gave it: one line.
 void print_json(const nlohmann::json& what);
 
