@@ -51,7 +51,7 @@ bool served_cage::tun_reader::work(allowance& left) noexcept {
     while (!left.empty()) {
         const ssize_t size = ::read(cage_.from_.tun.get(), room.data(), room.size());
         if (size >= 0) {
-            left.spend(static_cast<std::size_t>(size));
+            left.spend(static_cast<std::size_t>(size), allowance::packet);
             const bool more = in_burst();
             cage_.take(room.first(static_cast<std::size_t>(size)));
             if (cage_.ending_) return false;

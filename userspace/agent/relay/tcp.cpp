@@ -55,7 +55,7 @@ bool tcp_side::acceptor::work(allowance& left) noexcept {
         socklen_t size = sizeof peer;
         unique_fd accepted(
             ::accept4(side_.listener_, reinterpret_cast<sockaddr*>(&peer), &size, SOCK_CLOEXEC));
-        left.spend(0);
+        left.spend(0, allowance::packet); // of a connection
         if (accepted) {
             if (expected_ > 0) --expected_;
             taken_unwatched_ |= readable.armed();

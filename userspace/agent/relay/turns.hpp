@@ -13,11 +13,15 @@ namespace pinfold {
 namespace intrusive = boost::intrusive;
 using unlinking_hook = intrusive::list_base_hook<intrusive::link_mode<intrusive::auto_unlink>>;
 
-// What is left of a turn, in bytes; a small message costs as much as its system calls do.
+// What is left of a turn, in bytes, which are the same on a slow machine and a fast one. What costs more than its bytes
+// says so.
 class allowance {
 public:
+    static constexpr std::size_t small_message = 2 * 1024; // as much as its system calls take
+    static constexpr std::size_t packet = 16 * 1024;       // of a tun: most of them make a flow
+
     explicit allowance(std::size_t bytes) : left_(bytes) {}
-    void spend(std::size_t bytes, std::size_t at_least = 2048) noexcept {
+    void spend(std::size_t bytes, std::size_t at_least = small_message) noexcept {
         left_ -= std::min(left_, std::max(bytes, at_least));
     }
     [[nodiscard]] bool empty() const noexcept { return left_ == 0; }
