@@ -198,6 +198,37 @@ TEST_CASE("a hang-up passes in both directions, and who only stops sending is st
     CHECK(status_line(last) == "HTTP/1.1 200 OK");
 }
 
+TEST_CASE("the rest of an answer that its asker did not wait for is nobody else's answer") {
+    proxy_fixture proxy;
+    std::atomic<bool> left = false, asked = false;
+    fake_agent own(proxy.own_socket(), [&](fake_agent::request& to) {
+        if (to.head.find("?first") == std::string::npos) {
+            asked = true;
+            return fake_agent::say_ok(to);
+        }
+        to.to->say("HTTP/1.1 200 OK\r\nContent-Length: 300\r\n\r\nhalf");
+        eventually([&] { return left.load(); });
+        to.to->say("more"); // by which the proxy sees that nobody listens
+        to.to->hear_all();  // it hangs up, or asks the next question here
+        to.to->say("the first one's secret");
+    });
+    proxy.open("w1", {.session = "w1"});
+    proxy.open("w2", {.session = "w2"});
+    {
+        wire_end first = proxy.visit("w1");
+        first.say(get("/peer/fd12::1/v1/sessions?first"));
+        CHECK(first.hear_until("half").ends_with("half"));
+    } // closed
+    left = true;
+    for (int i = 0; i < 5; ++i) {
+        wire_end second = proxy.visit("w2");
+        second.say(get("/peer/fd12::1/v1/sessions?second"));
+        const std::string answer = second.hear_until("{\"ok\":true}");
+        CHECK(answer.ends_with("{\"ok\":true}"));
+    }
+    CHECK(asked);
+}
+
 TEST_CASE("an agent that cannot be reached is an error that names it") {
     proxy_fixture proxy;
     proxy.open("w1", {.session = "w1"});

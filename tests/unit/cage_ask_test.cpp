@@ -162,6 +162,7 @@ TEST_CASE("machines come from the peers file or the daemon, this one first and e
         R"({"machines":[{"name":"laptop","addr":"fd12::1"},{"name":"pi5","addr":"198.19.0.4"}]})");
     REQUIRE(peers.size() == 2);
     CHECK(peers[1].addr == "198.19.0.4");
+    CHECK(parse_peers(R"({"machines":[{"name":"laptop.home","addr":"fd12::1"}]})")[0].name == "laptop");
     for (const char* bad :
          {"", "[]", R"({"machines":[]})", R"({"machines":[{"name":"a"}]})",
           R"({"machines":[{"name":"a","addr":"host"}]})", R"({"machines":[{"name":"a/b","addr":"::1"}]})",

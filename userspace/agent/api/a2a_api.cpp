@@ -131,6 +131,11 @@ task<> stream(services& with, const exchange& asked, const std::string& id, task
 
 // ---- the methods ----
 
+json result_of(rpc_method asked, json task) {
+    const bool is_sent = asked == rpc_method::send;
+    return is_sent ? json{{"task", std::move(task)}} : task_result(std::move(task));
+}
+
 std::shared_ptr<session> worker_named(services& with, const rpc_request& what) {
     if (what.session.empty())
         throw task_refusal(404, rpc_code::bad_params,
@@ -142,13 +147,9 @@ std::shared_ptr<session> worker_named(services& with, const rpc_request& what) {
     return found->second;
 }
 
-json list_of(services& with, const rpc_request& what) {
-    json list = json::array();
-    for (const task_row& each : with.tasks->kept().all()) {
-        const task_view view = with.tasks->view(each);
-        if (what.session.empty() || view.session == what.session) list.push_back(task_json(each, view, true));
-    }
-    return list;
+// What an ask that does not say so means: the specification of A2A 1.0 has it wait, Shrooms agents do not.
+bool waits_by_itself(const exchange& asked) {
+    return asked.request.field("a2a-version").starts_with("1.");
 }
 
 // The row to answer with; nothing where the answer was sent already, or is a list.
@@ -159,8 +160,7 @@ task<std::optional<http::response>> perform(services& with, const exchange& aske
                               what.method == rpc_method::get || what.method == rpc_method::acknowledge;
     if (who.caged && !is_for_cages)
         throw task_refusal(403, rpc_code::not_supported, "this is not for agents in cages");
-    if (what.method == rpc_method::list)
-        co_return rpc_answer(rpc_reply(what.id, dumped({{"tasks", list_of(with, what)}})));
+    if (what.method == rpc_method::list) co_return rpc_answer(rpc_reply(what.id, dumped(board.list(what))));
     task_row row;
     switch (what.method) {
     case rpc_method::send:
@@ -173,8 +173,11 @@ task<std::optional<http::response>> perform(services& with, const exchange& aske
         co_await stream(with, asked, what.id, std::move(row));
         co_return std::nullopt;
     }
-    if (what.method == rpc_method::send && what.blocking) co_await hold(with, asked, row);
-    co_return rpc_answer(rpc_reply(what.id, dumped({{"task", task_json(row, board.view(row))}})));
+    if (what.method == rpc_method::send && what.blocking.value_or(waits_by_itself(asked)))
+        co_await hold(with, asked, row);
+    task_view view = board.view(row);
+    cut_history(view, what.history);
+    co_return rpc_answer(rpc_reply(what.id, dumped(result_of(what.method, task_json(row, view)))));
 }
 
 } // namespace

@@ -1,5 +1,6 @@
 #include "agent/api/services.hpp"
 #include "agent/doctor.hpp"
+#include "agent/tasks/task_board.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -32,6 +33,9 @@ task<std::optional<http::response>> run_doctor(services& with, exchange&) {
     co_await look_at_machine(with.owned, report);
     for (const cage_mode mode : {cage_mode::sealed, cage_mode::caged})
         co_await try_mode(with.owned, mode, report);
+    if (with.tasks != nullptr)
+        for (const receiver& each : co_await with.tasks->look_at_receivers())
+            report.facts.push_back({"agent of " + each.at.name, each.text(), each.is != receiver::heeds::no});
     co_return answer_json(to_json(report));
 }
 

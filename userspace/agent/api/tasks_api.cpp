@@ -61,6 +61,7 @@ task<std::optional<http::response>> report_task(services& with, exchange& asked)
     const std::string worker = with.tasks->view(task, false).session;
     if ((!claimed.empty() && claimed != worker) || (who.caged && who.session != worker))
         co_return answer_error(403, fmt::format("task {} is not this session's", task.id));
+    co_await with.tasks->bring_results(task.id, text_at(body, "state"));
     const task_row after = with.tasks->report(task.id, text_at(body, "state"), text_at(body, "summary"));
     co_return answer_json(task_json(after, with.tasks->view(after)));
 }

@@ -22,9 +22,14 @@ std::string text_of(const json& from, const char* key) {
                                                                          : std::string();
 }
 
+// A machine's name ends at its first dot: what follows names its mesh or its domain.
+std::string short_name(const std::string& name) {
+    return name.substr(0, name.find('.'));
+}
+
 // A peer on two meshes is one machine: the first address counts.
 void add(std::vector<machine>& to, std::string name, std::string addr) {
-    name = name.substr(0, name.find('.'));
+    name = short_name(name);
     if (name.empty() || !is_address(addr)) return;
     if (std::ranges::find(to, name, &machine::name) == to.end())
         to.push_back({std::move(name), std::move(addr)});
@@ -39,7 +44,7 @@ std::vector<machine> parse_peers(std::string_view text) {
         fail("the peers file: an object with a list \"machines\" is expected");
     std::vector<machine> made;
     for (const json& each : *list) {
-        machine one{.name = text_of(each, "name"), .addr = text_of(each, "addr")};
+        machine one{.name = short_name(text_of(each, "name")), .addr = text_of(each, "addr")};
         if (one.name.empty() || one.name.find_first_of("/ \r\n") != std::string::npos ||
             !is_address(one.addr))
             fail("the peers file: each machine has a \"name\" and an \"addr\", a numeric address; see {}",
@@ -91,7 +96,7 @@ task<std::vector<machine>> machine_list::read() {
     else if (!from_.peers.empty() && std::filesystem::exists(from_.peers, none))
         known_ = parse_peers(read_file(from_.peers));
     else
-        known_ = {{from_.name, "::1"}}; // alone: its own agent is still to be asked
+        known_ = {{short_name(from_.name), "::1"}}; // alone: its own agent is still to be asked
     known_until_ = now + fresh_for;
     co_return known_;
 }

@@ -1,5 +1,6 @@
 #include "agent/proxy/peer.hpp"
 
+#include "agent/proxy/grow.hpp"
 #include "base/error.hpp"
 
 #include <algorithm>
@@ -36,7 +37,7 @@ std::string text_of(const beast::http::fields& from, beast::http::field name) {
 } // namespace
 
 struct peer::parts {
-    std::unique_ptr<beast::http::response_parser<beast::http::buffer_body>> parser;
+    std::optional<beast::http::response_parser<beast::http::buffer_body>> parser;
     std::string held; // what came, and was not parsed yet
 };
 
@@ -91,7 +92,7 @@ task<> peer::send(std::string_view bytes) {
 task<bool> peer::receive_more(std::chrono::seconds limit) {
     std::string& held = parts_->held;
     const std::size_t before = held.size();
-    held.resize(before + read_size);
+    grow(held, before + read_size);
     const int size = co_await receive_within(ring_, socket_.get(),
                                              std::as_writable_bytes(std::span(held).subspan(before)), limit);
     held.resize(before + static_cast<std::size_t>(std::max(size, 0)));
@@ -102,7 +103,7 @@ task<bool> peer::receive_more(std::chrono::seconds limit) {
 task<peer::answer> peer::read_head(std::chrono::seconds limit) {
     beast::error_code error;
     do { // "100 Continue" and its kin are no answers
-        parts_->parser = std::make_unique<beast::http::response_parser<beast::http::buffer_body>>();
+        parts_->parser.emplace();
         parts_->parser->body_limit(boost::none);
         auto& parser = *parts_->parser;
         while (!parser.is_header_done()) {
@@ -128,8 +129,9 @@ task<peer::answer> peer::read_head(std::chrono::seconds limit) {
 
 task<std::string> peer::read_body() {
     auto& parser = *parts_->parser;
-    std::string part(read_size, '\0');
+    std::string part;
     while (!parser.is_done()) {
+        grow(part, read_size);
         auto& body = parser.get().body();
         body = {part.data(), part.size(), true};
         beast::error_code error;
@@ -153,6 +155,12 @@ task<std::string> peer::read_body() {
         }
     }
     co_return std::string();
+}
+
+// One whose answer was left in the middle would answer the next question with the rest of it.
+bool peer::may_be_kept() const noexcept {
+    const auto& parser = parts_->parser;
+    return socket_ && parts_->held.empty() && parser && parser->is_done() && parser->keep_alive();
 }
 
 bool peer::is_fresh() const noexcept {

@@ -38,6 +38,8 @@ public:
     task<std::string> read_body();
 
     [[nodiscard]] bool is_open() const noexcept { return static_cast<bool>(socket_); }
+    // Its answer came whole, and another question may follow.
+    [[nodiscard]] bool may_be_kept() const noexcept;
     // Nothing was sent by the other side since the last answer, and it has not hung up: fit for a next request.
     [[nodiscard]] bool is_fresh() const noexcept;
     // Ends what waits, from outside: the asker has hung up.

@@ -248,7 +248,8 @@ task<bool> proxy::forward(visit& of, const cage_ask& ask, const proxy_asker& ask
     if (!of.watched.is_set()) ring_.cancel(of.connection.fd());
     co_await of.watched.wait();
     if (failure) std::rethrow_exception(failure);
-    if (to->is_fresh() && !stopping_ && idle_.size() < most_idle) idle_.emplace(key_of(ask), std::move(to));
+    if (to->may_be_kept() && !stopping_ && idle_.size() < most_idle)
+        idle_.emplace(key_of(ask), std::move(to));
     co_return more;
 }
 

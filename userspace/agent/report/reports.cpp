@@ -72,6 +72,23 @@ look compare(const picture* before, picture now) {
     return made;
 }
 
+std::string event_text(const look& from) {
+    constexpr std::size_t most = 20;
+    json list = json::array();
+    std::size_t count = 0;
+    for (const finding& each : from.found) {
+        if (each.is == finding::state::there || from.since.empty()) continue;
+        if (++count > most) continue;
+        list.push_back({{"state", to_string(each.is)},
+                        {"kind", each.what.kind},
+                        {"path", each.what.path},
+                        {"what", each.what.what}});
+    }
+    if (count == 0) return {};
+    return json{{"found", std::move(list)}, {"count", count}, {"complete", from.is_complete}}.dump(
+        -1, ' ', false, json::error_handler_t::replace);
+}
+
 std::string to_text(const picture& from, const std::string& project, const std::string& time) {
     json items = json::array();
     for (const item& each : from.items) items.push_back({each.path, each.kind, each.what, each.mark});

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -13,6 +14,8 @@ namespace pinfold {
 using nlohmann::json;
 
 namespace {
+
+constexpr std::uint64_t largest_page = 100;
 
 constexpr std::array methods{
     std::pair{"SendMessage", rpc_method::send},  std::pair{"SendStreamingMessage", rpc_method::stream},
@@ -72,12 +75,26 @@ public:
         if (!id || id->empty() || id->size() > 256) return bad("params.id: must name a task");
         made_.task = *id;
         name_session("");
-        return std::nullopt;
+        return history(params);
     }
 
-    std::optional<rpc_failure> list() {
+    std::optional<rpc_failure> list(const json& params) {
         name_session("");
-        return std::nullopt;
+        const auto context = text_at(params, "contextId"), state = text_at(params, "status"),
+                   page = text_at(params, "pageToken");
+        if (!context || !state || !page) return bad("params: contextId, status and pageToken are strings");
+        made_.context = *context;
+        if (*state != "TASK_STATE_UNSPECIFIED") made_.state = *state;
+        const char* const end = page->data() + page->size();
+        if (!page->empty() &&
+            (std::from_chars(page->data(), end, made_.page_after).ptr != end || made_.page_after <= 0))
+            return bad("params.pageToken: must be the nextPageToken of a list");
+        if (const json* size = member(params, "pageSize")) {
+            if (!size->is_number_unsigned() || size->get<std::uint64_t>() - 1 >= largest_page)
+                return bad("params.pageSize: must be 1 to 100");
+            made_.page_size = size->get<std::size_t>();
+        }
+        return history(params);
     }
 
 private:
@@ -122,8 +139,16 @@ private:
             if (each != nullptr && !each->is_boolean())
                 return bad("params.configuration: blocking and returnImmediately are true or false");
         }
-        made_.blocking = (blocking != nullptr && blocking->get<bool>()) ||
-                         (returns != nullptr && !returns->get<bool>());
+        if (blocking != nullptr) made_.blocking = blocking->get<bool>();
+        if (returns != nullptr) made_.blocking = made_.blocking.value_or(false) || !returns->get<bool>();
+        return history(*found);
+    }
+
+    std::optional<rpc_failure> history(const json& of) {
+        const json* length = member(of, "historyLength");
+        if (length == nullptr) return std::nullopt;
+        if (!length->is_number_unsigned()) return bad("historyLength: must be a number of messages");
+        made_.history = length->get<std::size_t>();
         return std::nullopt;
     }
 
@@ -209,7 +234,7 @@ std::expected<rpc_request, rpc_failure> read_rpc(std::string_view body, std::str
     else if (made.method == rpc_method::send || made.method == rpc_method::stream)
         wrong = reader.message(*params);
     else if (made.method == rpc_method::list)
-        wrong = reader.list();
+        wrong = reader.list(*params);
     else
         wrong = reader.task(*params);
     if (wrong) return std::unexpected(std::move(*wrong));

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <expected>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -26,7 +27,12 @@ struct rpc_request {
     std::string text;
     std::string claimed_from; // metadata shrooms/from: a claim, unless the sender's agent wrote it
     std::string title;
-    bool blocking = false;
+    std::optional<bool> blocking; // nothing = as its asker's version of A2A means by that
+    // Of a list: empty and 0 = all
+    std::string context, state;
+    std::size_t page_size = 0;
+    std::int64_t page_after = 0;        // a task's number
+    std::optional<std::size_t> history; // how many messages of a task are wanted at most
 };
 
 struct rpc_failure {

@@ -47,11 +47,10 @@ task<> task_board::send_note(task_board* self, task_row task) {
     try {
         const std::vector<machine> known = co_await self->machines();
         std::string text = note_text(task, known.front().name);
-        const worker_pointer worker = self->worker_of(task);
         const bool has_results = task.state == task_state::completed || task.state == task_state::failed;
-        if (has_results && worker && self->with_.carrier != nullptr) {
-            const std::string line = co_await self->with_.carrier->carry(worker->row().name, task);
-            if (!line.empty()) text += "\n" + line;
+        if (const auto errand = has_results ? self->errand_of(task) : nullptr) {
+            co_await errand->done.wait();
+            if (text.find(errand->line) == std::string::npos) text += "\n" + errand->line;
         }
         is_over = co_await self->deliver_note(task, text) || is_over;
     } catch (const std::exception& error) {

@@ -210,7 +210,8 @@ void task_board::keep(task_row& task, const std::string& by, bool tell_asker) {
         task.stalled = false;
         if (const worker_pointer worker = worker_of(task)) task.last_line = last_line(task, *worker);
     }
-    const bool is_seen = task.state != task_state::input_required && watched_.contains(task.number);
+    const bool is_seen = task.state != task_state::input_required && watched_.contains(task.number) &&
+                         !has_errand(task.number);
     const bool is_due = tell_asker && !task.asker.empty() && !is_seen;
     task.note = is_due ? fmt::format("tasknote-{}-{}-{}000000", task.id, word_of(task.state), task.changed)
                        : std::string();
@@ -233,6 +234,7 @@ task_row task_board::report(std::string_view id, std::string_view word, std::str
     task.state = *state;
     task.stalled = false;
     task.summary = cut(summary, longest_summary);
+    if (is_closed(task.state)) add_results(task);
     keep(task, "", true);
     return task;
 }

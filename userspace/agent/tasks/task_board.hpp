@@ -6,6 +6,7 @@
 #include "agent/sessions/session_list.hpp"
 #include "agent/tasks/a2a.hpp"
 #include "agent/tasks/asker.hpp"
+#include "agent/tasks/receivers.hpp"
 #include "agent/tasks/task_json.hpp"
 #include "agent/tasks/task_store.hpp"
 #include "agent/tasks/task_text.hpp"
@@ -56,6 +57,8 @@ public:
     // Reads what is kept. Throws store_failure.
     task_board(session_list& listed, settings with);
     task_board(const task_board&) = delete;
+    task_board& operator=(const task_board&) = delete;
+    ~task_board() = default;
 
     // Gives and reminds until the agent stops. Spawned once.
     task<> run();
@@ -65,12 +68,18 @@ public:
     // This machine first; it alone where the others are not known at the moment.
     task<std::vector<machine>> machines();
     task<asker> who(arrival what);
+    task<std::vector<receiver>> look_at_receivers(); // of the other machines
 
     // Each throws task_refusal, session_refusal or store_failure; nothing was done then.
     task_row ask(const std::shared_ptr<session>& worker, const rpc_request& what, const asker& who);
     // One that it may see: a cage sees its own only, as asker or as worker.
     [[nodiscard]] task_row find(const rpc_request& what, const asker& who);
     [[nodiscard]] task_row find(std::string_view id);
+    // As ListTasks answers it: a page of those that are asked for.
+    [[nodiscard]] nlohmann::json list(const rpc_request& what);
+    // Before a report: what the session made goes to who asked, so that it is there when the end is told. Does not wait
+    // longer than the tool by which a worker reports.
+    task<> bring_results(std::string id, std::string state);
     task_row report(std::string_view id, std::string_view state, std::string summary);
     task_row cancel(task_row task, std::string why, bool tell_asker, const std::string& by);
     task_row acknowledge(task_row task);
@@ -97,6 +106,7 @@ public:
     public:
         watch(task_board& of, std::int64_t task) : of_(of), task_(task) { ++of_.watched_[task_]; }
         watch(const watch&) = delete;
+        watch& operator=(const watch&) = delete;
         ~watch() {
             if (--of_.watched_[task_] == 0) of_.watched_.erase(task_);
         }
@@ -120,6 +130,16 @@ private:
     void tell_session(const task_row& task, const std::string& by) const;
     [[nodiscard]] std::string last_line(const task_row& task, const session& worker) const;
 
+    struct errand { // to who asked, with what a session made
+        event done;
+        std::string line; // for the note
+    };
+    [[nodiscard]] std::shared_ptr<errand> errand_of(const task_row& task);
+    static task<> run_errand(task_board* self, std::shared_ptr<errand> what, std::string session,
+                             task_row of);
+    void add_results(task_row& task) const;
+    [[nodiscard]] bool has_errand(std::int64_t task) const;
+
     void wake(const worker_pointer& worker);
     static task<> pump(task_board* self, worker_pointer worker);
     [[nodiscard]] std::optional<task_row> choose(std::int64_t session);
@@ -137,9 +157,10 @@ private:
     settings with_;
     task_store kept_;
     machine_list machines_;
-    std::set<std::int64_t> pumping_, again_, noting_; // sessions; noting_: tasks
-    std::map<std::int64_t, std::uint64_t> paused_;    // sessions, with their last event then
-    std::map<std::int64_t, int> watched_;             // tasks
+    std::set<std::int64_t> pumping_, again_, noting_;         // sessions; noting_: tasks
+    std::map<std::int64_t, std::uint64_t> paused_;            // sessions, with their last event then
+    std::map<std::int64_t, int> watched_;                     // tasks
+    std::map<std::int64_t, std::shared_ptr<errand>> errands_; // tasks
     std::map<std::int64_t, std::deque<unix_milliseconds>> nudged_;
 };
 

@@ -108,6 +108,17 @@ json task_json(const task_row& task, const task_view& view, bool listed) {
     return whole;
 }
 
+void cut_history(task_view& shown, std::optional<std::size_t> most) {
+    if (most && shown.asked.size() > *most)
+        shown.asked.erase(shown.asked.begin(), shown.asked.end() - static_cast<std::ptrdiff_t>(*most));
+}
+
+json task_result(json task) {
+    json whole = task;
+    whole["task"] = std::move(task);
+    return whole;
+}
+
 json request_json(const file_request& from) {
     return {{"from", from.from}, {"name", from.name}, {"size", from.size}, {"at", time_text(from.at)}};
 }

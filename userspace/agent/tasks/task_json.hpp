@@ -4,6 +4,7 @@
 #include "agent/tasks/task_row.hpp"
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,10 +22,15 @@ struct task_view {
     std::vector<task_message> asked;
 };
 
+// Of what was asked the latest messages only; nothing = all.
+void cut_history(task_view& shown, std::optional<std::size_t> most);
+
 inline constexpr std::size_t longest_last_line = 600, listed_text = 2000; // characters
 
 // `listed`: among many, so that long texts are cut.
 [[nodiscard]] nlohmann::json task_json(const task_row& task, const task_view& view, bool listed = false);
+// As a result: the task itself, as A2A v1.0 has it, and beside it as `task`, where Shrooms agents look.
+[[nodiscard]] nlohmann::json task_result(nlohmann::json task);
 [[nodiscard]] nlohmann::json status_json(const task_row& task, const task_view& view);
 [[nodiscard]] nlohmann::json request_json(const file_request& from);
 

@@ -114,6 +114,8 @@ machine peers::find(const std::string& name) const {
     if (name == "localhost") return all.front();
     for (const machine& each : all)
         if (each.name == name || each.addr == name) return each;
+    for (const machine& each : all) // "pi5.home" is pi5 on the mesh "home"
+        if (each.name == name.substr(0, name.find('.'))) return each;
     in6_addr scratch{};
     if (::inet_pton(AF_INET, name.c_str(), &scratch) == 1 ||
         ::inet_pton(AF_INET6, name.c_str(), &scratch) == 1)

@@ -1,0 +1,53 @@
+// The JSON of a cage's requests as its agent rewrites it: bounded, one reading, and what the agent says stands there.
+#include "agent/proxy/cage_ask.hpp"
+#include "agent/proxy/json_shape.hpp"
+#include "demand.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace {
+
+using namespace pinfold;
+using nlohmann::json;
+
+void judge_rpc(const json& sent, const json& came) {
+    const std::string method = came.value("method", "");
+    fuzz::demand(method == "SendMessage" || method == "SendStreamingMessage" || method == "GetTask" ||
+                 method == "AckTask");
+    if (!method.starts_with("Send")) return fuzz::demand(sent == came);
+    fuzz::demand(came["params"]["message"]["metadata"]["shrooms/from"] == "laptop/w1");
+    // Nothing else is another than it was.
+    json before = sent, after = came;
+    before["params"]["message"].erase("metadata");
+    after["params"]["message"].erase("metadata");
+    fuzz::demand(before == after);
+}
+
+} // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    const std::string_view body = fuzz::text_of(data, size);
+    const proxy_head head{.method = "POST", .target = "/peer/fd12::7/a2a"};
+    const proxy_asker asker{.session = "w1"};
+    const auto wrong = judge_json_shape(body);
+    for (const proxy_kind kind : {proxy_kind::rpc, proxy_kind::task_update}) {
+        const cage_ask ask{.kind = kind, .addr = "fd12::7", .path = "/a2a"};
+        const auto made = rewrite_body(ask, head, body, asker, "laptop");
+        if (!made) {
+            fuzz::demand(made.error().status == 400 || made.error().status == 403);
+            continue;
+        }
+        const bool is_default = kind == proxy_kind::task_update && body.empty();
+        fuzz::demand(!wrong || is_default); // what has two readings never goes on
+        fuzz::demand(!judge_json_shape(*made));
+        const json came = json::parse(*made), sent = is_default ? json::object() : json::parse(body);
+        if (kind == proxy_kind::rpc) {
+            judge_rpc(sent, came);
+        } else {
+            fuzz::demand(came["session"] == "w1");
+        }
+        const auto again = rewrite_body(ask, head, *made, asker, "laptop");
+        fuzz::demand(again && *again == *made);
+    }
+    return 0;
+}

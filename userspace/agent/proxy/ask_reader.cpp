@@ -1,0 +1,97 @@
+#include "agent/proxy/ask_reader.hpp"
+
+namespace pinfold {
+
+namespace beast = boost::beast;
+
+namespace {
+
+constexpr std::size_t longest_head = std::size_t{16} * 1024, longest_part = std::size_t{64} * 1024;
+
+std::string text_of(const beast::http::fields& from, beast::http::field name) {
+    const auto value = from[name];
+    return {value.data(), value.size()};
+}
+
+// Where two proxies could disagree on where a request ends, the second one may be the cage's own invention.
+const char* ambiguity(const beast::http::fields& fields) {
+    const auto lengths = fields.count(beast::http::field::content_length);
+    const auto encodings = fields.count(beast::http::field::transfer_encoding);
+    if (lengths > 1) return "Content-Length stands twice";
+    if (encodings > 1) return "Transfer-Encoding stands twice";
+    if (lengths + encodings > 1) return "both Content-Length and Transfer-Encoding are given";
+    if (encodings == 1 && text_of(fields, beast::http::field::transfer_encoding) != "chunked")
+        return "Transfer-Encoding is not 'chunked'";
+    if (fields.count(beast::http::field::host) > 1) return "Host stands twice";
+    return nullptr;
+}
+
+} // namespace
+
+void ask_reader::begin() {
+    parser_.emplace();
+    parser_->header_limit(longest_head);
+    parser_->body_limit(largest_drop + 1);
+    refusal_.reset();
+}
+
+bool ask_reader::take_head(std::string& held) {
+    beast::error_code error;
+    if (!held.empty()) {
+        const std::size_t used = parser_->put(boost::asio::const_buffer(held.data(), held.size()), error);
+        held.erase(0, used);
+    }
+    if (parser_->is_header_done()) return keep_head();
+    if (error == beast::http::error::header_limit)
+        refuse(431, "the head of the request is longer than 16 KiB");
+    else if (error == beast::http::error::body_limit)
+        refuse(413, "the body is longer than 100 MiB");
+    else if (error && error != beast::http::error::need_more)
+        refuse(400, "this is no HTTP request: " + error.message());
+    return refusal_.has_value();
+}
+
+bool ask_reader::keep_head() {
+    const auto& message = parser_->get();
+    if (const char* why = ambiguity(message.base())) {
+        refuse(400, why);
+        return true;
+    }
+    if (message.version() != 11) {
+        refuse(505, "only HTTP/1.1 is spoken here");
+        return true;
+    }
+    head_ = {.method = std::string(message.method_string()),
+             .target = {message.target().data(), message.target().size()},
+             .content_type = text_of(message.base(), beast::http::field::content_type),
+             .accept = text_of(message.base(), beast::http::field::accept)};
+    keep_alive_ = parser_->keep_alive();
+    expects_continue_ = beast::iequals(message[beast::http::field::expect], "100-continue");
+    announced_.reset();
+    if (const auto length = parser_->content_length(); length && !parser_->chunked()) announced_ = *length;
+    if (!parser_->chunked() && !announced_) announced_ = 0;
+    return true;
+}
+
+ask_reader::part ask_reader::take_part(std::string& held, std::string& into) {
+    into.clear();
+    while (!parser_->is_done()) {
+        if (held.empty()) return part::more;
+        into.resize(std::min(held.size(), longest_part)); // no part is longer than what came
+        auto& body = parser_->get().body();
+        body = {into.data(), into.size(), true};
+        beast::error_code error;
+        const std::size_t used = parser_->put(boost::asio::const_buffer(held.data(), held.size()), error);
+        held.erase(0, used);
+        into.resize(into.size() - body.size);
+        if (error && error != beast::http::error::need_buffer && error != beast::http::error::need_more) {
+            refuse(error == beast::http::error::body_limit ? 413 : 400, "the body: " + error.message());
+            return part::refused;
+        }
+        if (!into.empty()) return part::some;
+        if (used == 0 && !parser_->is_done()) return part::more; // of a chunk's frame the rest is missing
+    }
+    return part::whole;
+}
+
+} // namespace pinfold
