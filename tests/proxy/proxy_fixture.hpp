@@ -60,6 +60,7 @@ public:
     explicit fake_agent(const std::filesystem::path& socket, answerer how = say_ok);
     fake_agent(const std::string& address, std::uint16_t port, answerer how = say_ok);
     fake_agent(const fake_agent&) = delete;
+    fake_agent& operator=(const fake_agent&) = delete;
     ~fake_agent();
 
     static void say_ok(request& to); // 200 {"ok":true}
@@ -89,6 +90,7 @@ class proxy_fixture {
 public:
     proxy_fixture();
     proxy_fixture(const proxy_fixture&) = delete;
+    proxy_fixture& operator=(const proxy_fixture&) = delete;
     ~proxy_fixture();
 
     // A cage's directory with its socket.

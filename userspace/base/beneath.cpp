@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
+#include <cstring>
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -86,8 +88,9 @@ unique_fd open_found(const unique_fd& place) noexcept {
         return {};
     }
     // By the descriptor: a name would be looked up again, and may be a FIFO's by now.
-    std::array<char, 32> path{};
-    *fmt::format_to_n(path.data(), path.size() - 1, "/proc/self/fd/{}", place.get()).out = '\0';
+    std::array<char, 32> path{"/proc/self/fd/"};
+    // The zeros behind it end the name.
+    std::to_chars(path.data() + std::strlen(path.data()), path.end() - 1, place.get());
     return unique_fd(::open(path.data(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
 }
 

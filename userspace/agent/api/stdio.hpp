@@ -19,6 +19,7 @@ public:
     // `client` stays the caller's; `early` is what came behind the request.
     stdio_session(uring& ring, task_group& group, buffer_pool& buffers, int client, std::string early);
     stdio_session(const stdio_session&) = delete;
+    stdio_session& operator=(const stdio_session&) = delete;
     ~stdio_session();
 
     // One JSON frame; nothing happens where the client is gone.

@@ -22,6 +22,8 @@ public:
 
     outbox_carrier(session_list& listed, settings with);
     outbox_carrier(const outbox_carrier&) = delete;
+    outbox_carrier& operator=(const outbox_carrier&) = delete;
+    ~outbox_carrier() = default;
 
     // Each throws session_refusal with the status to answer.
     struct contents {

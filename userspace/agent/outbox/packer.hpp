@@ -16,6 +16,7 @@ public:
     packer(const std::filesystem::path& outbox, selection what, limits within,
            const std::filesystem::path& spools);
     packer(const packer&) = delete;
+    packer& operator=(const packer&) = delete;
     ~packer();
 
     // One entry, or one part of a file. False = it is done. Throws where nothing more can be written.
