@@ -23,13 +23,15 @@ namespace {
 constexpr unsigned loopback = 1; // the index that lo has in every network namespace
 
 unique_fd route_socket(std::uint32_t groups) {
-    unique_fd made(check(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE), "make a route socket"));
+    unique_fd made(
+        check(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE), "make a route socket"));
     const int strict = 1;
     check(::setsockopt(made.get(), SOL_NETLINK, NETLINK_GET_STRICT_CHK, &strict, sizeof strict), "be strict");
     sockaddr_nl address{};
     address.nl_family = AF_NETLINK;
     address.nl_groups = groups;
-    check(::bind(made.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), "bind a route socket");
+    check(::bind(made.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address),
+          "bind a route socket");
     return made;
 }
 

@@ -68,7 +68,8 @@ json to_json(const session& one, const session_world::settings& with) {
     put("meshes", set.meshes, !set.meshes.empty());
     put("prompts", prompts_of(one), !one.pending().empty());
     put("error", one.trouble(), !one.trouble().empty());
-    if (one.model().provider.fails()) shown["provider"] = json::parse(one.model().provider.text(), nullptr, false);
+    if (one.model().provider.fails())
+        shown["provider"] = json::parse(one.model().provider.text(), nullptr, false);
     if (one.model().limited.holds(std::time(nullptr))) {
         shown["limited"] = {{"reason", one.model().limited.reason}};
         if (!one.model().limited.until.empty()) shown["limited"]["until"] = one.model().limited.until;

@@ -50,9 +50,11 @@ void route_writers::wait() noexcept {
     question.header.nlmsg_type = RTM_GETROUTE;
     question.header.nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
     question.route.rtm_family = AF_INET6;
-    question.route.rtm_protocol = nobody; // so that the answer is its end alone, however many routes there are
+    question.route.rtm_protocol =
+        nobody; // so that the answer is its end alone, however many routes there are
     if (::send(socket_.get(), &question, sizeof question, 0) < 0) return;
-    std::array<std::byte, 8192> answer; // NOLINT(cppcoreguidelines-pro-type-member-init): only to be overwritten
+    std::array<std::byte, 8192>
+        answer; // NOLINT(cppcoreguidelines-pro-type-member-init): only to be overwritten
     while (::recv(socket_.get(), answer.data(), answer.size(), 0) > 0) { // the kernel walks on within recv()
     }
 }
