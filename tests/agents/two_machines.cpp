@@ -169,7 +169,11 @@ two_machines::two_machines() : api_(whole_.home() / "run/pinfold/api.sock") {
         std::vector<std::string>{"PATH=/usr/bin:/bin", "HOME=" + whole_.home().native(), "LANG=C.UTF-8"},
         whole_.folder() / "agent.log", owner_id);
     const bool serves = eventually(
-        [&] { return api_.get("/v1/harnesses").body.value("/cage/available"_json_pointer, false); }, 30s);
+        [&] {
+            const answered told = api_.get("/v1/harnesses");
+            return told.status == 200 && told.body["cage"]["available"] == true;
+        },
+        30s);
     if (!serves) fail("the agent does not serve: {}", log());
 }
 
