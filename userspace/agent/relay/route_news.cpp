@@ -50,11 +50,10 @@ void route_writers::wait() noexcept {
     question.header.nlmsg_type = RTM_GETROUTE;
     question.header.nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
     question.route.rtm_family = AF_INET6;
-    question.route.rtm_protocol =
-        nobody; // so that the answer is its end alone, however many routes there are
+    // The answer is its end alone then, however many routes there are.
+    question.route.rtm_protocol = nobody;
     if (::send(socket_.get(), &question, sizeof question, 0) < 0) return;
-    std::array<std::byte, 8192>
-        answer; // NOLINT(cppcoreguidelines-pro-type-member-init): only to be overwritten
+    std::array<std::byte, 8192> answer{};
     while (::recv(socket_.get(), answer.data(), answer.size(), 0) > 0) { // the kernel walks on within recv()
     }
 }
@@ -79,8 +78,7 @@ void route_news::woken(watch&) noexcept {
 
 // What the news say does not matter, nor whether some were lost (ENOBUFS): the kernel is asked anew.
 void route_news::drain() noexcept {
-    std::array<std::byte, 8192>
-        part; // NOLINT(cppcoreguidelines-pro-type-member-init): only to be overwritten
+    std::array<std::byte, 8192> part{};
     while (::recv(socket_.get(), part.data(), part.size(), 0) >= 0 || errno == ENOBUFS || errno == EINTR) {
     }
 }

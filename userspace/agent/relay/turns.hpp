@@ -46,8 +46,8 @@ public:
     [[nodiscard]] bool take_turn() noexcept; // false = empty
 
 private:
-    friend class
-        turns; // NOLINT(cppcoreguidelines-virtual-class-destructor): it is final, which is said below
+    // NOLINTNEXTLINE(cppcoreguidelines-virtual-class-destructor): it is final, which is said below
+    friend class turns;
     intrusive::list<chore, intrusive::constant_time_size<false>> chores_;
 };
 
