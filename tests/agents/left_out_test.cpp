@@ -2,7 +2,9 @@
 #include "cagebreak/cage_machine.hpp"
 #include "support/catch.hpp"
 
+#include <cerrno>
 #include <fstream>
+#include <iterator>
 
 using namespace pinfold;
 using namespace pinfold::test;

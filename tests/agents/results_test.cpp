@@ -3,6 +3,7 @@
 #include "support/catch.hpp"
 
 #include <future>
+#include <tuple>
 
 using namespace pinfold;
 using namespace pinfold::test;

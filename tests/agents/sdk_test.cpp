@@ -2,6 +2,8 @@
 #include "agents/two_machines.hpp"
 #include "support/catch.hpp"
 
+#include <iterator>
+
 using namespace pinfold;
 using namespace pinfold::test;
 using Catch::Matchers::ContainsSubstring;

@@ -2,6 +2,9 @@
 
 #include "support/catch.hpp"
 
+#include <memory>
+#include <tuple>
+
 namespace pinfold::test {
 
 namespace fs = std::filesystem;

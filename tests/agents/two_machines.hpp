@@ -4,6 +4,8 @@
 
 #include "harness/harness_machine.hpp"
 
+#include <memory>
+
 namespace pinfold::test {
 
 inline constexpr const char* own_address = "fd5e:ca9e:7::1";

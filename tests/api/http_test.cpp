@@ -3,6 +3,8 @@
 #include "support/fake_keeper.hpp"
 
 #include <nlohmann/json.hpp>
+#include <string_view>
+#include <tuple>
 
 using namespace pinfold::test;
 using Catch::Matchers::ContainsSubstring;

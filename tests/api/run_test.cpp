@@ -2,7 +2,9 @@
 #include "support/catch.hpp"
 #include "support/fake_keeper.hpp"
 
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 using namespace pinfold::test;
 using Catch::Matchers::ContainsSubstring;

@@ -3,6 +3,7 @@
 #include "support/catch.hpp"
 #include "support/fake_keeper.hpp"
 
+#include <memory>
 #include <nlohmann/json.hpp>
 
 using namespace pinfold::test;

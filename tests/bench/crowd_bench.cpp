@@ -8,6 +8,7 @@
 #include <latch>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <tuple>
 
 namespace pinfold::bench {
 

@@ -7,6 +7,7 @@
 
 #include <charconv>
 #include <csignal>
+#include <cstdlib>
 #include <curl/curl.h>
 #include <memory>
 #include <netinet/in.h>

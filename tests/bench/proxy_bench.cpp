@@ -6,7 +6,9 @@
 #include "figures.hpp"
 #include "proxy_load.hpp"
 
+#include <algorithm>
 #include <arpa/inet.h>
+#include <array>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>

@@ -5,13 +5,17 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <fmt/format.h>
+#include <string_view>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 #include <unordered_map>
+#include <utility>
 
 namespace pinfold::bench {
 

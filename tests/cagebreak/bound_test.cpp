@@ -2,6 +2,8 @@
 // changes what is judged, nor where a packet goes.
 #include "cagebreak/refusal.hpp"
 
+#include <cerrno>
+
 namespace pinfold::test {
 namespace {
 

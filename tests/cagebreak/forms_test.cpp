@@ -1,6 +1,8 @@
 // The forms of an address and of an act that opens a connection: each of them is judged by where it would lead.
 #include "cagebreak/refusal.hpp"
 
+#include <cerrno>
+
 namespace pinfold::test {
 namespace {
 

@@ -9,6 +9,7 @@
 #include <linux/in6.h>
 #include <optional>
 #include <pinfold/denial.h>
+#include <stdexcept>
 
 using namespace pinfold;
 using namespace pinfold::test;

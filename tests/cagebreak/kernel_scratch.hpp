@@ -7,6 +7,7 @@
 
 #include <arpa/inet.h>
 #include <array>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <exception>

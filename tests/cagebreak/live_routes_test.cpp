@@ -2,6 +2,7 @@
 #include "cagebreak/refusal.hpp"
 
 #include <array>
+#include <cerrno>
 #include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>

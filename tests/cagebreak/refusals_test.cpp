@@ -1,6 +1,7 @@
 // How a refusal feels to a program: at once, with an errno that lets it try elsewhere, and never a success that breaks later.
 #include "cagebreak/refusal.hpp"
 
+#include <cerrno>
 #include <cstdlib>
 
 namespace pinfold::test {

@@ -2,6 +2,7 @@
 #include "cagebreak/refusal.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <iterator>
 #include <sstream>
 

@@ -3,6 +3,8 @@
 #include "support/cli_process.hpp"
 #include "support/fake_keeper.hpp"
 
+#include <algorithm>
+
 using namespace pinfold;
 using namespace pinfold::test;
 using words = std::vector<std::string>;

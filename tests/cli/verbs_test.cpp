@@ -2,6 +2,7 @@
 #include "support/cli_process.hpp"
 #include "support/fake_keeper.hpp"
 
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 using namespace pinfold::test;

@@ -4,6 +4,7 @@
 #include "keeper/options.hpp"
 
 #include <sstream>
+#include <string_view>
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     using namespace pinfold;

@@ -2,6 +2,8 @@
 #include "agent/api/frame_reader.hpp"
 #include "demand.hpp"
 
+#include <algorithm>
+
 namespace {
 
 struct taken final : pinfold::frame_reader::handler {

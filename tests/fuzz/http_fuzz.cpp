@@ -2,6 +2,9 @@
 #include "agent/api/http.hpp"
 #include "demand.hpp"
 
+#include <cstdint>
+#include <tuple>
+
 namespace {
 
 using reader = pinfold::http::request_reader;

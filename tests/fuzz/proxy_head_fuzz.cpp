@@ -4,6 +4,7 @@
 #include "agent/proxy/ask_reader.hpp"
 #include "demand.hpp"
 
+#include <algorithm>
 #include <array>
 #include <vector>
 

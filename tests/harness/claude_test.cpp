@@ -2,6 +2,9 @@
 #include "harness/harness_machine.hpp"
 #include "support/catch.hpp"
 
+#include <iterator>
+#include <string_view>
+
 using namespace pinfold;
 using namespace pinfold::test;
 using Catch::Matchers::ContainsSubstring;

@@ -3,6 +3,8 @@
 #include "support/catch.hpp"
 
 #include <grp.h>
+#include <memory>
+#include <tuple>
 
 namespace pinfold::test {
 

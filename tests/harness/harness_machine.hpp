@@ -4,6 +4,9 @@
 #include "sessions/session_fixture.hpp"
 #include "whole/whole_machine.hpp"
 
+#include <memory>
+#include <tuple>
+
 namespace pinfold::test {
 
 // The programs of a child process group, ended with the object.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <arpa/inet.h>
+#include <array>
 #include <cstring>
 #include <fmt/format.h>
 #include <fstream>

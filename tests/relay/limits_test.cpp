@@ -2,6 +2,9 @@
 #include "spec/cage_spec.hpp"
 #include "support/catch.hpp"
 
+#include <algorithm>
+#include <atomic>
+
 namespace pinfold::test {
 
 namespace {

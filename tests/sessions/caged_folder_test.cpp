@@ -6,6 +6,7 @@
 
 #include <fstream>
 #include <sys/stat.h>
+#include <tuple>
 
 namespace pinfold {
 

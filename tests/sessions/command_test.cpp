@@ -2,6 +2,11 @@
 #include "session_fixture.hpp"
 #include "support/catch.hpp"
 
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <vector>
+
 using namespace pinfold;
 using namespace pinfold::test;
 

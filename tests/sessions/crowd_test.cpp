@@ -2,7 +2,11 @@
 #include "session_fixture.hpp"
 #include "support/catch.hpp"
 
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
 #include <sys/resource.h>
+#include <vector>
 
 using namespace pinfold;
 using namespace pinfold::test;

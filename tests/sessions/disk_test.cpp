@@ -2,9 +2,13 @@
 #include "session_fixture.hpp"
 #include "support/catch.hpp"
 
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/statvfs.h>
+#include <vector>
 
 using namespace pinfold;
 using namespace pinfold::test;

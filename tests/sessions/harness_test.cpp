@@ -2,6 +2,7 @@
 #include "agent/harness/kinds.hpp"
 #include "support/catch.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 using namespace pinfold::harness;

@@ -2,6 +2,15 @@
 #include "session_fixture.hpp"
 #include "support/catch.hpp"
 
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <fstream>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
 using namespace pinfold;
 using namespace pinfold::test;
 

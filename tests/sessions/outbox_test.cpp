@@ -5,9 +5,11 @@
 #include "support/agent_fixture.hpp"
 #include "support/catch.hpp"
 
+#include <algorithm>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <tuple>
 
 namespace pinfold {
 

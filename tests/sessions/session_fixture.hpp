@@ -3,7 +3,9 @@
 
 #include "support/agent_fixture.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 namespace pinfold::test {
 

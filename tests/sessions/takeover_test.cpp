@@ -4,6 +4,8 @@
 #include "session_fixture.hpp"
 #include "support/catch.hpp"
 
+#include <fstream>
+
 using namespace pinfold;
 using namespace pinfold::test;
 

@@ -2,6 +2,11 @@
 #include "session_fixture.hpp"
 #include "support/catch.hpp"
 
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
 using namespace pinfold;
 using namespace pinfold::test;
 

@@ -2,7 +2,13 @@
 #include "session_fixture.hpp"
 #include "support/catch.hpp"
 
+#include <cstdint>
+#include <filesystem>
 #include <netinet/in.h>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 using namespace pinfold;
 using namespace pinfold::test;

@@ -5,9 +5,12 @@
 
 #include <functional>
 #include <grp.h>
+#include <iterator>
 #include <optional>
+#include <string_view>
 #include <sys/ioctl.h>
 #include <termios.h>
+#include <tuple>
 
 namespace pinfold::test {
 

@@ -2,6 +2,8 @@
 #include "support/catch.hpp"
 #include "task_machine.hpp"
 
+#include <chrono>
+
 using namespace pinfold;
 using namespace pinfold::test;
 

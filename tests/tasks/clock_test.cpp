@@ -2,6 +2,9 @@
 #include "support/catch.hpp"
 #include "task_machine.hpp"
 
+#include <filesystem>
+#include <fstream>
+
 using namespace pinfold;
 using namespace pinfold::test;
 using namespace std::chrono_literals;

@@ -3,6 +3,8 @@
 #include "support/catch.hpp"
 #include "task_machine.hpp"
 
+#include <cstdint>
+#include <fstream>
 #include <sys/stat.h>
 
 using namespace pinfold;

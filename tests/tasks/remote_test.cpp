@@ -3,8 +3,13 @@
 #include "task_machine.hpp"
 
 #include <arpa/inet.h>
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <exception>
 #include <netinet/in.h>
 #include <sched.h>
+#include <thread>
 
 using namespace pinfold;
 using namespace pinfold::test;

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <future>
+#include <iterator>
 #include <poll.h>
 #include <sys/eventfd.h>
 

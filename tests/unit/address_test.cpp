@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <array>
+#include <cstdint>
 #include <cstring>
 #include <pinfold/address.h>
 #include <stdexcept>

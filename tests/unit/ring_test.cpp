@@ -2,6 +2,7 @@
 #include "ring/uring.hpp"
 #include "support/catch.hpp"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <poll.h>

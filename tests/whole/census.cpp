@@ -5,6 +5,7 @@
 #include "whole/whole_machine.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <thread>

@@ -4,6 +4,8 @@
 #include "support/catch.hpp"
 #include "whole/whole_machine.hpp"
 
+#include <algorithm>
+
 namespace pinfold::test {
 namespace {
 

@@ -3,6 +3,7 @@
 #include "support/catch.hpp"
 #include "whole/whole_machine.hpp"
 
+#include <iterator>
 #include <sys/stat.h>
 
 namespace pinfold::test {

@@ -5,6 +5,7 @@
 #include "whole/whole_machine.hpp"
 
 #include <fmt/format.h>
+#include <tuple>
 
 namespace pinfold::test {
 namespace {

@@ -7,6 +7,7 @@
 #include "support/catch.hpp"
 #include "whole/whole_machine.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <random>
 

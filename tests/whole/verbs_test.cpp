@@ -4,6 +4,7 @@
 #include "support/catch.hpp"
 #include "whole/whole_machine.hpp"
 
+#include <algorithm>
 #include <set>
 
 namespace pinfold::test {

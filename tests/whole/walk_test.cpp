@@ -6,6 +6,7 @@
 #include "whole/whole_machine.hpp"
 
 #include <sys/syscall.h>
+#include <tuple>
 
 namespace pinfold::test {
 namespace {

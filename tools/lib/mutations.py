@@ -3,7 +3,7 @@
 
 The list comes from the product: the steps of a plan, the hooks of the guards, the lists of the system call filter, the
 answers of the relay, what each mount forbids (tests/cagebreak/left_out.cpp), and each rule in the guards' sources
-(guard_rules.py). A protection whose absence fails nothing is a failure: exit code 1."""
+(guard_rules.py), in the agent's proxy and in its gateway (agent_rules.py). A protection whose absence fails nothing is a failure: exit code 1."""
 import argparse
 import functools
 import json
@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 
+import agent_rules
 import guard_rules
 
 TREE = pathlib.Path(__file__).resolve().parents[2]
@@ -54,7 +55,7 @@ LIMIT = "limit "  # these have a suite of their own, on machines with the contro
 
 
 def first_files(name):
-    return [] if name.startswith(LIMIT) else next(files for begin, files in FIRST if name.startswith(begin))
+    return [] if name.startswith((LIMIT, "agent ")) else next(files for begin, files in FIRST if name.startswith(begin))
 
 
 def unified():
@@ -91,12 +92,13 @@ class Suite:
 
     def run(self, without, files, name="cagebreak_tests"):
         """What failed and what ran; a case in which the run broke off has failed."""
+        binary = self.folder / name  # a path of its own where it is one
         with tempfile.NamedTemporaryFile("r") as report:
             environment = self.environment | {"PINFOLD_TEST_REPORT": report.name}
             if without:
                 environment["PINFOLD_TEST_WITHOUT"] = without
             tags = ",".join(f"[#{file}]" for file in files) or "~[.]"
-            process = subprocess.Popen([self.folder / name, "--filenames-as-tags", tags], env=environment, cwd=TREE,
+            process = subprocess.Popen([binary, "--filenames-as-tags", tags], env=environment, cwd=TREE,
                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                        stderr=subprocess.DEVNULL, start_new_session=True)
             try:
@@ -128,6 +130,17 @@ def check_lists(names):
     missing = [each for each in lists if f"filter {each}" not in names]
     if missing or not lists:
         sys.exit(f"mutations: lists of system calls that no mutation leaves out: {', '.join(missing) or 'none found'}")
+
+
+def cases_without_in_agent(suite, build, rule, scratch):
+    for binary, file in rule.suites:
+        made = agent_rules.binary_without(TREE, build, rule, binary, scratch / "agent")
+        failed, ran = suite.run("", [file], made)
+        if not ran:
+            sys.exit(f"mutations: no case ran without: {rule.name}")
+        if failed:
+            return failed
+    return []
 
 
 def cases_without(suite, name, rule, scratch, quick):
@@ -166,6 +179,8 @@ def main():
     check_lists(names)
     rules = {rule.name: rule for rule in guard_rules.rules(TREE)}
     names += rules
+    agents = {rule.name: rule for rule in agent_rules.rules(TREE)}
+    names += agents
     names = [name for name in names if not options.only or options.only in name]
     if options.list or not names:
         print("\n".join(names))
@@ -181,6 +196,8 @@ def main():
     begun = time.monotonic()
     needed = sorted({file for name in names for file in first_files(name)})
     broken, ran = suite.run("", needed) if needed else ([], True)
+    for binary, file in sorted({each for name in names if name in agents for each in agents[name].suites}):
+        broken += suite.run("", [file], binary)[0]
     if broken or not ran:
         sys.exit("mutations: these fail with every protection in place: " + "; ".join(broken or ["no case ran"]))
 
@@ -195,8 +212,10 @@ def main():
             if name.startswith(LIMIT) and name.split()[1].split(".")[0] not in controllers:
                 say(f"[{number}/{len(names)}] {name}: not on this machine: its controller is not on cgroup v2")
                 continue
-            failed = cases_without(suite, name, rules.get(name), pathlib.Path(scratch, "guards"),
-                                   options.quick)
+            if name in agents:
+                failed = cases_without_in_agent(suite, options.build.resolve(), agents[name], pathlib.Path(scratch))
+            else:
+                failed = cases_without(suite, name, rules.get(name), pathlib.Path(scratch, "guards"), options.quick)
             matrix.append({"protection": name, "failed_cases": failed})
             if not failed:
                 unproven.append(name)

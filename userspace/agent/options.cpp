@@ -5,6 +5,7 @@
 #include <boost/program_options.hpp>
 #include <cstdlib>
 #include <sstream>
+#include <string_view>
 #include <unistd.h>
 
 namespace pinfold {

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <netinet/in.h>
 #include <optional>
+#include <utility>
 
 namespace pinfold {
 namespace {

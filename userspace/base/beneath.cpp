@@ -6,6 +6,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <cstdint>
 #include <cstring>
 #include <dirent.h>
 #include <fcntl.h>
@@ -13,6 +14,7 @@
 #include <linux/openat2.h>
 #include <memory>
 #include <sys/syscall.h>
+#include <tuple>
 
 namespace pinfold {
 

@@ -4,8 +4,10 @@
 #include <cerrno>
 #include <concepts>
 #include <fmt/format.h>
+#include <stdexcept>
 #include <string>
 #include <system_error>
+#include <utility>
 
 namespace pinfold {
 

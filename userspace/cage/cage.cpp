@@ -9,6 +9,7 @@
 #include <array>
 #include <charconv>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <linux/magic.h>

@@ -16,6 +16,7 @@
 #include <linux/filter.h>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 

@@ -9,6 +9,7 @@
 #include <array>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <linux/fib_rules.h>

@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 
+#include <algorithm>
 #include <array>
 #include <fcntl.h>
 #include <poll.h>

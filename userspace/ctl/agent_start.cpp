@@ -5,6 +5,7 @@
 #include <array>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <cstring>
 #include <fcntl.h>
 #include <fstream>
@@ -12,12 +13,14 @@
 #include <linux/close_range.h>
 #include <optional>
 #include <pwd.h>
+#include <string_view>
 #include <sys/socket.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <thread>
+#include <tuple>
 
 namespace pinfold::ctl {
 

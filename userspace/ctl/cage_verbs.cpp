@@ -5,6 +5,7 @@
 #include "ctl/verbs.hpp"
 
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 namespace pinfold::ctl {
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <sys/socket.h>
 

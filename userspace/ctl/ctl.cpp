@@ -10,6 +10,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <tuple>
 #include <unistd.h>
 
 namespace pinfold::ctl {

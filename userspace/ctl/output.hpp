@@ -1,6 +1,7 @@
 // What people see: colours on a terminal only, tables, one line for each error.
 #pragma once
 
+#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <string_view>

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace pinfold::ctl {
 

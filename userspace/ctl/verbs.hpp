@@ -6,6 +6,7 @@
 #include "ctl/command_line.hpp"
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 

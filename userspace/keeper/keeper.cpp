@@ -5,6 +5,7 @@
 #include "cage/syscalls.hpp"
 #include "keeper/machine.hpp"
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <fcntl.h>

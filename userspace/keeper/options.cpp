@@ -10,6 +10,8 @@
 #include <iterator>
 #include <ranges>
 #include <sstream>
+#include <string_view>
+#include <utility>
 
 namespace pinfold {
 

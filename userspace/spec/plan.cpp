@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <string_view>
+#include <utility>
 
 namespace pinfold {
 

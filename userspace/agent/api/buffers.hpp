@@ -6,6 +6,7 @@
 #include <memory>
 #include <pinfold/stdio.h>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace pinfold {

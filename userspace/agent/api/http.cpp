@@ -9,6 +9,7 @@
 #include <boost/beast/http/rfc7230.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <fmt/format.h>
+#include <utility>
 
 namespace pinfold::http {
 

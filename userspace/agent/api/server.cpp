@@ -3,6 +3,7 @@
 #include "agent/api/router.hpp"
 #include "agent/tcp_listener.hpp"
 
+#include <algorithm>
 #include <spdlog/spdlog.h>
 
 namespace pinfold {

@@ -4,6 +4,7 @@
 #include "agent/api/route.hpp"
 #include "agent/api/task_routes.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 #include <fmt/format.h>
+#include <utility>
 
 namespace pinfold {
 

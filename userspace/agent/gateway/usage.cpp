@@ -1,6 +1,8 @@
 #include "agent/gateway/usage.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace pinfold {
 

@@ -1,5 +1,7 @@
 #include "agent/proxy/ask_reader.hpp"
 
+#include <algorithm>
+
 namespace pinfold {
 
 namespace beast = boost::beast;

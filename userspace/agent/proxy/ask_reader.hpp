@@ -7,6 +7,7 @@
 #include <boost/beast/http/parser.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace pinfold {
 

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 namespace pinfold {

@@ -8,6 +8,7 @@
 #include <array>
 #include <boost/beast/http/buffer_body.hpp>
 #include <boost/beast/http/parser.hpp>
+#include <cstdint>
 #include <cstring>
 #include <netinet/tcp.h>
 #include <poll.h>

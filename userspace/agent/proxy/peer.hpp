@@ -6,6 +6,7 @@
 #include "ring/uring.hpp"
 
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>

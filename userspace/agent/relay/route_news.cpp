@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <poll.h>

@@ -6,6 +6,7 @@
 #include "ring/uring.hpp"
 
 #include <optional>
+#include <string_view>
 
 namespace pinfold {
 

@@ -4,6 +4,7 @@
 #include "base/unique_fd.hpp"
 
 #include <filesystem>
+#include <string>
 
 namespace pinfold {
 

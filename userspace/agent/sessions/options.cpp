@@ -4,6 +4,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <utility>
 
 namespace pinfold {
 

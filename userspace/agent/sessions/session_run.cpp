@@ -3,6 +3,7 @@
 #include "agent/sessions/place.hpp"
 #include "agent/sessions/run.hpp"
 
+#include <algorithm>
 #include <array>
 #include <poll.h>
 #include <spdlog/spdlog.h>

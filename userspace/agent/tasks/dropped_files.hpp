@@ -4,6 +4,7 @@
 #include "base/unique_fd.hpp"
 #include "ring/uring.hpp"
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>

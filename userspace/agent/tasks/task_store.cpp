@@ -1,6 +1,7 @@
 #include "agent/tasks/task_store.hpp"
 
 #include <array>
+#include <utility>
 
 namespace pinfold {
 

@@ -1,5 +1,7 @@
 #include "incage/mcp/server.hpp"
 
+#include <utility>
+
 namespace pinfold::mcp {
 
 using nlohmann::json;
