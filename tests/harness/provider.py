@@ -49,7 +49,7 @@ def owners_words(messages):
     found = ""
     for each in since_answer(messages):
         for line in text_of(each.get("content")).splitlines():
-            if line.startswith(("TOOL ", "FAIL ", "DROP ", "STALL ", "SAY ")):
+            if line.startswith(("TOOL ", "CALL ", "FAIL ", "DROP ", "STALL ", "SAY ")):
                 found = line.strip()
     return found
 
