@@ -118,7 +118,8 @@ void peer_machine::start_agent() {
                  common_ground::here().folder() / "peers-pi5.json", "--shrooms", folder_ / "none"}),
         std::vector<std::string>{search_path, "HOME=" + folder_.native()}, folder_ / "agent.log",
         std::nullopt);
-    if (!eventually([&] { return api_.get("/v1/version").status == 200; }, 30s))
+    const fs::path socket = folder_ / "run/pinfold/api.sock";
+    if (!eventually([&] { return connect_unix(socket) && api_.get("/v1/version").status == 200; }, 30s))
         fail("the agent of pi5 does not serve: {}", log());
 }
 
@@ -173,6 +174,7 @@ two_machines::two_machines() : api_(whole_.home() / "run/pinfold/api.sock") {
         whole_.folder() / "agent.log", owner_id);
     const bool serves = eventually(
         [&] {
+            if (!connect_unix(whole_.home() / "run/pinfold/api.sock")) return false;
             const answered told = api_.get("/v1/harnesses");
             return told.status == 200 && told.body["cage"]["available"] == true;
         },
