@@ -44,7 +44,8 @@ void prepare_mesh(world& net) {
         if (run_command(fmt::format(PINFOLD_SOURCE_DIR "/tests/world unlisten {} tcp '*' 7387", space),
                         "PINFOLD_WORLD=" + net.name()) != 0)
             fail("the world still listens at port 7387 in {}", space);
-    net.run("mesh", fmt::format("ip addr add {}/64 dev mesh0 nodad", recorder_address));
+    // Deprecated, so that nothing of pi5 is sent from it.
+    net.run("mesh", fmt::format("ip addr add {}/64 dev mesh0 nodad preferred_lft 0", recorder_address));
     const auto entry = [](const char* name, const char* address) {
         return json{{"name", name}, {"addr", address}};
     };
