@@ -49,6 +49,8 @@ def perform(stage: Stage, caged: Performer, uncaged: Performer, row: rows.Row) -
     result = caged.do(row.act)
     counters = stage.arrivals()
     size, packets = arrived(counters, row.target)
+    if row.also:
+        size += arrived(counters, row.also)[0]
     line = {"act": row.text, "expected": row.expected, "happened": describe(result), "target": row.target, "bytes": size}
     if row.expected == "works":
         line["right"] = row.holds in describe(result) and "error" not in result and (not row.target or size > 0)
