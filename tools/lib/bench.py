@@ -18,7 +18,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 from stage import ENVIRONMENT, TREE, DemoError, Stage, say, stop  # noqa: E402
 
-NAMES = ("start", "relay", "crowd", "guard", "memory", "api", "gateway")
+NAMES = ("start", "relay", "crowd", "guard", "memory", "api", "gateway", "proxy")
 IDLE_CAGES = 200
 BUSY_CAGES = 200
 IDLE_SECONDS = 10
@@ -211,8 +211,12 @@ def bench_gateway(build: Path, runs: int) -> Figures:
                      f"{build}/tests/bench_gateway", str(runs or 200)])
 
 
+def bench_proxy(build: Path, runs: int) -> Figures:
+    return run_json([f"{build}/tests/bench_proxy", str(runs or 3)])
+
+
 RUN = {"start": bench_start, "relay": bench_relay, "crowd": bench_crowd, "guard": bench_guard, "memory": bench_memory, "api": bench_api,
-       "gateway": bench_gateway}
+       "gateway": bench_gateway, "proxy": bench_proxy}
 
 
 # ---- showing ----
@@ -252,6 +256,13 @@ RATIOS = (
     ("gateway", "first byte beside nginx", "gateway_first_byte_p50_ms", "nginx_first_byte_p50_ms", ""),
     ("gateway", "an event beside nginx", "gateway_event_p50_ms", "nginx_event_p50_ms", ""),
     ("gateway", "processor time of a request beside nginx", "gateway_cpu_us_per_request", "nginx_cpu_us_per_request", ""),
+    ("proxy", "GET requests a second beside nginx", "proxy_get_requests_s", "nginx_get_requests_s", "≥ 1"),
+    ("proxy", "their p99 beside nginx", "proxy_get_p99_us", "nginx_get_p99_us", "≤ 1"),
+    ("proxy", "questions a second, rewritten, beside nginx", "proxy_ask_requests_s", "nginx_ask_requests_s", "≥ 1"),
+    ("proxy", "their p99 beside nginx", "proxy_ask_p99_us", "nginx_ask_p99_us", "≤ 1"),
+    ("proxy", "memory of a cage's socket, KiB", "memory_per_cage_kib", None, "≤ 64"),
+    ("proxy", "the same with a connection, KiB", "memory_per_cage_with_connection_kib", None, "≤ 64"),
+    ("proxy", "p99 beside 5,000 half-open connections of another cage", "beside_half_open_p99_us", "alone_p99_us", "≤ 2"),
 )
 
 
