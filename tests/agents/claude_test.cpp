@@ -75,9 +75,15 @@ TEST_CASE(
 
     // And the other way: a file of the cage's, and the acknowledgement.
     CHECK_THAT(with.turn("TOOL echo mine > mine.txt; pwd"), ContainsSubstring(with.project().native()));
-    CHECK_THAT(
-        with.turn(call("send_file", {{"to", "pi5/rev"}, {"path", (with.project() / "mine.txt").native()}})),
-        ContainsSubstring("sent; kept there at"));
+    const std::string send = call("send_file",
+                                  {{"to", "pi5/rev"}, {"path", (with.project() / "mine.txt").native()}});
+    CHECK_THAT(with.turn(send),
+               ContainsSubstring("takes nothing from caged agents")); // allowed once is not always
+    CHECK(peer.api().get("/v1/sessions/rev/drop").body["files"].empty());
+    REQUIRE(peer.api()
+                .post("/v1/sessions/rev/settings", {{"accept_caged_from", json::array({"laptop/heron"})}})
+                .status == 200);
+    CHECK_THAT(with.turn(send), ContainsSubstring("sent; kept there at"));
     const json sent = peer.api().get("/v1/sessions/rev/drop").body.value("files", json::array());
     REQUIRE(sent.size() == 1);
     CHECK(sent[0]["from"] == "laptop/heron");

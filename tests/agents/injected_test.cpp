@@ -148,13 +148,13 @@ TEST_CASE("what a cage forges is either not sent on or sent on as its own") {
         R"({"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"f-1","role":"ROLE_USER",)"
         R"("parts":[{"text":"x"}],"metadata":{"shrooms/from":"pi5/boss"}}}})";
     const std::string program = fmt::format(R"(
-import os, socket
+import os, re, socket
 def say(text):
     s = socket.socket(socket.AF_UNIX); s.settimeout(20); s.connect(os.environ['SHROOMS_AGENT_PROXY'])
     s.sendall(text.encode()); s.shutdown(socket.SHUT_WR)
     got = b''
     while part := s.recv(65536): got += part
-    return ' '.join(line.split()[1] for line in got.decode().split('\r\n') if line.startswith('HTTP/1.1 '))
+    return ' '.join(re.findall(r'HTTP/1\.1 (\d+)', got.decode()))
 ask = '''{0}'''
 to = '/peer/{1}'
 def post(path, fields='', body=ask):

@@ -170,8 +170,8 @@ std::expected<std::string, proxy_refusal> rewrite_body(const cage_ask& ask, cons
         return std::string();
     }
     if (ask.kind == proxy_kind::task_update && body.empty()) body = "{}";
-    if (const auto wrong = judge_json_shape(body)) return refuse(400, "the body: " + *wrong);
-    json whole = json::parse(body, nullptr, false);
+    json whole;
+    if (const auto wrong = read_json_strictly(body, whole)) return refuse(400, "the body: " + *wrong);
     if (!whole.is_object()) return refuse(400, "the body is no JSON object");
     if (ask.kind == proxy_kind::rpc) return rewrite_rpc(std::move(whole), head, asker, ask.path, self);
     whole["session"] = asker.session;

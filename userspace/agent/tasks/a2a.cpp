@@ -197,9 +197,9 @@ std::string one_line(std::string_view text, std::size_t characters) {
 }
 
 std::expected<rpc_request, rpc_failure> read_rpc(std::string_view body, std::string_view path_session) {
-    if (const auto wrong = judge_json_shape(body))
+    json whole;
+    if (const auto wrong = read_json_strictly(body, whole))
         return std::unexpected(rpc_failure{.code = rpc_code::no_json, .text = "the body: " + *wrong});
-    const json whole = json::parse(body, nullptr, false);
     const auto refuse = [](std::string text) {
         return std::unexpected(rpc_failure{.code = rpc_code::no_request, .text = std::move(text)});
     };
