@@ -101,6 +101,16 @@ task<bool> peer::receive_more(std::chrono::seconds limit) {
     co_return size > 0;
 }
 
+task<bool> peer::answers_within(std::chrono::nanoseconds limit) {
+    std::string& held = parts_->held;
+    const std::size_t before = held.size();
+    grow(held, before + read_size);
+    const int size = co_await receive_within(ring_, socket_.get(),
+                                             std::as_writable_bytes(std::span(held).subspan(before)), limit);
+    held.resize(before + static_cast<std::size_t>(std::max(size, 0)));
+    co_return size != -ETIMEDOUT; // an end or an error is found again by who reads
+}
+
 task<peer::answer> peer::read_head(std::chrono::seconds limit) {
     beast::error_code error;
     do { // "100 Continue" and its kin are no answers

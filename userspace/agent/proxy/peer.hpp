@@ -34,6 +34,8 @@ public:
     task<> connect(const std::filesystem::path& socket);
     task<> connect(const std::string& address, std::uint16_t port);
     task<> send(std::string_view bytes);
+    // Something of the answer came within this time, or the end did.
+    task<bool> answers_within(std::chrono::nanoseconds limit);
     task<answer> read_head(std::chrono::seconds limit);
     // What comes next of the body; empty = whole. Throws when it was cut.
     task<std::string> read_body();

@@ -20,6 +20,7 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr std::size_t most_idle = 32;
+constexpr std::chrono::milliseconds prompt{20};     // who answers at once is not worth a watch on the asker
 constexpr std::chrono::seconds answer_time = 11min; // a blocking SendMessage holds for ten
 
 unique_fd listen_in(const std::filesystem::path& directory) {
@@ -236,7 +237,7 @@ task<bool> proxy::forward(visit& of, const cage_ask& ask, const proxy_asker& ask
     try {
         co_await to->send(forwarded_head(ask, head, asker, length) + body);
         if (is_file) co_await pass_file(of, *to, length.has_value());
-        if (ask.kind == proxy_kind::rpc) {
+        if (ask.kind == proxy_kind::rpc && !co_await to->answers_within(prompt)) {
             of.watched.reset();
             group_.spawn(&proxy::watch_asker, this, of.shared_from_this());
         }
