@@ -2,8 +2,10 @@
 model's gateway. Each is compiled without, linked in front of its library, and the cases that should notice are run.
 
 A place whose text is not found any more is an error, not a gap."""
+import html
 import json
 import pathlib
+import re
 import shlex
 import subprocess
 import typing
@@ -98,6 +100,18 @@ def rules(tree):
         if count != 1:
             raise ValueError(f"{each.file}: the place of '{each.name}' stands there {count} times: {each.text}")
     return list(RULES)
+
+
+def run(binary, file, environment, seconds):
+    """What failed and what ran of the cases of this file, by Catch's report; a case in which the run broke off has failed."""
+    try:
+        said = subprocess.run([binary, "-r", "xml", "--filenames-as-tags", f"[#{file}]"], env=environment, timeout=seconds,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False).stdout
+    except subprocess.TimeoutExpired as late:
+        said = late.stdout or b""
+    cases = re.split(r"<TestCase name=", said.decode(errors="replace"))[1:]
+    titles = [html.unescape(re.match(r'"([^"]*)"', case)[1]) for case in cases]
+    return [title for title, case in zip(titles, cases) if '<OverallResult success="true"' not in case], titles
 
 
 def squeezed(text):

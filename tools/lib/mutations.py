@@ -92,13 +92,12 @@ class Suite:
 
     def run(self, without, files, name="cagebreak_tests"):
         """What failed and what ran; a case in which the run broke off has failed."""
-        binary = self.folder / name  # a path of its own where it is one
         with tempfile.NamedTemporaryFile("r") as report:
             environment = self.environment | {"PINFOLD_TEST_REPORT": report.name}
             if without:
                 environment["PINFOLD_TEST_WITHOUT"] = without
             tags = ",".join(f"[#{file}]" for file in files) or "~[.]"
-            process = subprocess.Popen([binary, "--filenames-as-tags", tags], env=environment, cwd=TREE,
+            process = subprocess.Popen([self.folder / name, "--filenames-as-tags", tags], env=environment, cwd=TREE,
                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                        stderr=subprocess.DEVNULL, start_new_session=True)
             try:
@@ -135,7 +134,7 @@ def check_lists(names):
 def cases_without_in_agent(suite, build, rule, scratch):
     for binary, file in rule.suites:
         made = agent_rules.binary_without(TREE, build, rule, binary, scratch / "agent")
-        failed, ran = suite.run("", [file], made)
+        failed, ran = agent_rules.run(made, file, suite.environment, suite.limit)
         if not ran:
             sys.exit(f"mutations: no case ran without: {rule.name}")
         if failed:
@@ -197,7 +196,9 @@ def main():
     needed = sorted({file for name in names for file in first_files(name)})
     broken, ran = suite.run("", needed) if needed else ([], True)
     for binary, file in sorted({each for name in names if name in agents for each in agents[name].suites}):
-        broken += suite.run("", [file], binary)[0]
+        failed, titles = agent_rules.run(suite.folder / binary, file, suite.environment, suite.limit)
+        broken += failed
+        ran = ran and titles
     if broken or not ran:
         sys.exit("mutations: these fail with every protection in place: " + "; ".join(broken or ["no case ran"]))
 
