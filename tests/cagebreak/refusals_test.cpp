@@ -43,6 +43,26 @@ TEST_CASE("B19 what the relay alone refuses fails at once, and is never a succes
     CHECK_FALSE(refused.says("slow"));
 }
 
+// The kernel drops an ICMP error that finds connect() still at work in its socket: some of a thousand do.
+TEST_CASE("B19 none of many connects that the relay alone refuses waits for its SYN to be sent again") {
+    const probed refused = cage_machine::here().run(
+        sealed().without(guard::destinations),
+        python("import socket, time\n"
+               "slow = 0\n"
+               "for host in ('192.168.1.10', 'fdaa:bbbb:cccc:1::10'):\n"
+               "    for at in range(500):\n"
+               "        s = socket.socket(socket.AF_INET6 if ':' in host else socket.AF_INET)\n"
+               "        begin = time.monotonic()\n"
+               "        if s.connect_ex((host, 9000)) == 0: print('connected')\n"
+               "        slow += time.monotonic() - begin > 0.9\n"
+               "        s.close()\n"
+               "print('sent again:', slow)\n"));
+    CAPTURE(refused.output, refused.errors);
+    CHECK(refused.status == 0);
+    CHECK(refused.says("sent again: 0\n"));
+    CHECK_FALSE(refused.says("connected"));
+}
+
 TEST_CASE("B19 a client goes on to the address that is allowed") {
     cage_machine& machine = cage_machine::here();
     const auto fetch = [](const std::string& addresses) {

@@ -6,6 +6,7 @@ import ctypes
 import os
 import socket
 import subprocess
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -99,9 +100,10 @@ def _write_sysctls(world: World, namespace: str) -> None:
 
 
 def _links_from(world: World, namespace: str) -> Iterator[str]:
-    for near, interface, far, far_interface in LINKS:
+    # The two ends' numbers differ: where they are equal, linkwatch takes the device for a real one and lets it wait a second.
+    for number, (near, interface, far, far_interface) in enumerate(LINKS, 101):
         if near == namespace:
-            yield f"link add {interface} type veth peer name {far_interface} netns {world.kernel_name(far)}"
+            yield f"link add {interface} index {number} type veth peer name {far_interface} netns {world.kernel_name(far)}"
 
 
 def _configuration(namespace: str) -> Iterator[str]:
@@ -114,6 +116,23 @@ def _configuration(namespace: str) -> Iterator[str]:
         yield f"route add {route}"
 
 
+def _takes_multicast(world: World, namespace: str) -> set[str]:
+    with inside(world, namespace):
+        routes = Path("/proc/thread-self/net/ipv6_route").read_text().splitlines()
+    return {route.split()[-1] for route in routes if route.startswith("ff" + 30 * "0" + " 08 ")}
+
+
+def _wait_for_ipv6(world: World) -> None:
+    """Until every interface has its multicast route: the kernel adds it some time after "up", and drops neighbour
+    solicitations until then. Whoever asked waits for a second."""
+    end = time.monotonic() + 10
+    for namespace in NAMESPACES:
+        while missing := ADDRESSES[namespace].keys() - _takes_multicast(world, namespace) - {"lo"}:
+            if time.monotonic() > end:
+                raise WorldError(f"{', '.join(sorted(missing))} of {namespace}: no IPv6 10 s after being set up")
+            time.sleep(0.005)
+
+
 def create_namespaces(world: World) -> None:
     """Make the four namespaces, their links, addresses and routes; a handful of `ip` processes in all."""
     _batch([], (f"netns add {world.kernel_name(namespace)}" for namespace in NAMESPACES), "create the namespaces")
@@ -124,6 +143,7 @@ def create_namespaces(world: World) -> None:
             _batch(["-n", world.kernel_name(namespace)], links, f"create the links of {namespace}")
     for namespace in NAMESPACES:
         _batch(["-n", world.kernel_name(namespace)], _configuration(namespace), f"configure {namespace}")
+    _wait_for_ipv6(world)
 
 
 def remove_namespaces(world: World) -> None:

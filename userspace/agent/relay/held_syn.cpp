@@ -99,7 +99,7 @@ void held_syn::failed(int error) {
     if (error == ECONNREFUSED || error == ECONNRESET)
         cage.write(build_reset(cage.core().outgoing.bytes(), key_, sequence_));
     else if (const auto why = icmp_for(error))
-        cage.answer(key_, *why, syn_);
+        cage.answer_syn(key_, *why, syn_, sequence_);
     side_.forget(*this);
 }
 
@@ -122,7 +122,7 @@ void held_syn::repeated(const packet& syn) {
 }
 
 void held_syn::refuse() {
-    if (connecting()) side_.cage().answer(key_, unreachable::denied, syn_);
+    if (connecting()) side_.cage().answer_syn(key_, unreachable::denied, syn_, sequence_);
     side_.forget(*this);
 }
 

@@ -141,6 +141,14 @@ void served_cage::answer(const flow_key& flow, unreachable why, std::span<const 
     write(quoted.empty() ? build_unreachable(room, flow, why) : build_unreachable(room, flow, why, quoted));
 }
 
+// An ICMP error that comes while connect() still holds its socket only becomes a soft error (LockDroppedIcmps), and the SYN
+// is sent again after a second. A reset waits for the lock; it finds no connection where the ICMP error ended it.
+void served_cage::answer_syn(const flow_key& flow, unreachable why, std::span<const std::byte> syn,
+                             std::uint32_t sequence) {
+    answer(flow, why, syn);
+    write(build_reset(core_.outgoing.bytes(), flow, sequence));
+}
+
 void served_cage::refused(std::uint32_t rule, int protocol, const endpoint& to) {
     ++counters_.refused;
     const std::uint32_t act = protocol == IPPROTO_TCP ? PINFOLD_ACT_CONNECT : PINFOLD_ACT_SEND;

@@ -36,8 +36,11 @@ public:
     void give_fds(std::size_t count) { core_.fds.give(fds_, count); }
     void schedule(chore& work) { core_.schedule.add(queue_, work); }
     void write(std::span<const std::byte> whole_packet); // into the tun
-    // Reset or ICMP error for a flow that is refused; counted by the caller.
+    // ICMP error for a flow that is refused; counted by the caller.
     void answer(const flow_key& flow, unreachable why, std::span<const std::byte> quoted = {});
+    // The same for a SYN: ends the application's connect(), with `why` where its kernel takes that.
+    void answer_syn(const flow_key& flow, unreachable why, std::span<const std::byte> syn,
+                    std::uint32_t sequence);
     void refused(std::uint32_t rule, int protocol, const endpoint& to); // counts and tells it
     [[nodiscard]] bool may_complain() noexcept; // a limit for ICMP errors that answer datagrams
     void look_for_end();

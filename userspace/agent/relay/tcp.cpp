@@ -143,7 +143,7 @@ void tcp_side::take(const packet& syn) {
     }
     if (flow_count_ + held_.size() >= cage_.core().limits.tcp_flows || !cage_.take_fds(2)) {
         ++cage_.counters().failed;
-        return cage_.answer(syn.flow, unreachable::host, syn.whole);
+        return cage_.answer_syn(syn.flow, unreachable::host, syn.whole, syn.sequence);
     }
     begin(syn, served ? &service->second : nullptr, to_gateway);
 }
@@ -166,7 +166,7 @@ bool tcp_side::refuse(const packet& syn) {
         const std::uint32_t rule = cage_.core().check(cage_.mode(), IPPROTO_TCP, to);
         if (rule == 0) return false;
         cage_.refused(rule, IPPROTO_TCP, to);
-        cage_.answer(syn.flow, unreachable::denied, syn.whole);
+        cage_.answer_syn(syn.flow, unreachable::denied, syn.whole, syn.sequence);
         return true;
     }
     const auto service = cage_.core().services.find(to.port);
