@@ -10,6 +10,7 @@
 #include <netinet/in.h>
 #include <sched.h>
 #include <thread>
+#include <utility>
 
 using namespace pinfold;
 using namespace pinfold::test;
@@ -33,18 +34,23 @@ unique_fd bound(const char* address, std::uint16_t port) {
     return made;
 }
 
-// A request of the machine pi5, as its agent or one of its programs sends it.
-answered from_pi5(const std::string& path, const json& body, const std::string& caged = "") {
-    const unique_fd connection = bound("fd12::7", 0);
+answered asked_from(const char* address, const std::string& method, const std::string& path,
+                    const json& body = json::object(), const std::string& caged = "") {
+    const unique_fd connection = bound(address, 0);
     const sockaddr_in6 to = at("fd12::1", agent_port);
     check(::connect(connection.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to),
           "connect to fd12::1");
     const std::string text = body.dump();
-    send_text(connection, fmt::format("POST {} HTTP/1.1\r\nHost: [fd12::1]:7387\r\nConnection: close\r\n{}"
+    send_text(connection, fmt::format("{} {} HTTP/1.1\r\nHost: [fd12::1]:7387\r\nConnection: close\r\n{}"
                                       "Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{}",
-                                      path, caged.empty() ? "" : "X-Shrooms-Caged: " + caged + "\r\n",
+                                      method, path, caged.empty() ? "" : "X-Shrooms-Caged: " + caged + "\r\n",
                                       text.size(), text));
     return parse_answer(receive_all(connection, std::chrono::seconds(30)));
+}
+
+// A request of the machine pi5, as its agent or one of its programs sends it.
+answered from_pi5(const std::string& path, const json& body, const std::string& caged = "") {
+    return asked_from("fd12::7", "POST", path, body, caged);
 }
 
 // The agent of pi5, which takes one message.
@@ -97,22 +103,96 @@ void ask_from_elsewhere() {
     CHECK(with.info()["accept_caged_from"] == json::array({"pi5/rev"}));
 }
 
-} // namespace
+// Each thing that tells of a session, as the caller at this address is answered.
+json told_of_heron(const char* address) {
+    json told;
+    const auto list = asked_from(address, "GET", "/v1/sessions").body["sessions"];
+    told["list"] = list.size();
+    for (const char* path : {"", "/history", "/search?q=a", "/drop", "/outbox", "/report"})
+        told[path] = asked_from(address, "GET", "/v1/sessions/heron" + std::string(path)).status;
+    told["message"] = asked_from(address, "POST", "/v1/sessions/heron/messages", {{"text", "hello"}}).status;
+    told["rename"] = asked_from(address, "POST", "/v1/sessions/heron/rename", {{"name", "heron"}}).status;
+    const auto ask = asked_from(address, "POST", "/a2a/heron", rpc("SendMessage", message("m-9", "x"))).body;
+    told["ask"] = ask.contains("error") ? ask["error"]["code"] : json("taken");
+    const auto get = asked_from(address, "POST", "/a2a", rpc("GetTask", {{"id", "heron:m-1"}})).body;
+    told["task"] = get.contains("error") ? get["error"]["code"] : json("shown");
+    told["tasks"] = asked_from(address, "GET", "/v1/tasks").body["tasks"].size() > 0;
+    told["a2a tasks"] =
+        asked_from(address, "POST", "/a2a", rpc("ListTasks", json::object())).body["result"]["totalSize"] > 0;
+    told["nudge"] = asked_from(address, "POST", "/v1/tasks/heron:m-1/nudge").status;
+    told["card"] = asked_from(address, "GET", "/a2a/heron/.well-known/agent-card.json").status;
+    told["on the machine's card"] =
+        asked_from(address, "GET", "/.well-known/agent-card.json").text.find("heron") != std::string::npos;
+    return told;
+}
 
-TEST_CASE("an asker elsewhere is known by its address, told by its agent, and reports on nothing here") {
+void limit_to_meshes() {
+    task_machine with(std::chrono::minutes(10), "fd12::1");
+    REQUIRE(with.make().status == 201);
+    REQUIRE(with.ask("m-1", "work").contains("id"));
+    CHECK(with.get("/v1/meshes").body["meshes"] == json::array({"home", "work"}));
+    CHECK(with.get("/v1/peers").body["peers"] ==
+          json::array({{{"name", "pi5"}, {"mesh", "home"}, {"overlay", "fd12::7"}},
+                       {{"name", "desk"}, {"mesh", "work"}, {"overlay", "fd13::9"}}}));
+    const auto limit = [&](json to) {
+        return with.post("/v1/sessions/heron/settings", {{"meshes", std::move(to)}});
+    };
+    const answered wrong = limit({"home", "elsewhere"});
+    CHECK(wrong.status == 400);
+    CHECK(wrong.text.find("elsewhere") != std::string::npos);
+    CHECK_FALSE(with.info().contains("meshes"));
+
+    const json all = told_of_heron("fd12::7");
+    INFO(all.dump());
+    CHECK(all[""] == 200);
+    CHECK(all["task"] == "shown");
+    CHECK(told_of_heron("fd13::9") == all); // not limited: shown to everybody
+    CHECK(told_of_heron("fd99::9") == all);
+
+    REQUIRE(limit({"home"}).status == 200);
+    CHECK(told_of_heron("fd12::7") == all);
+    CHECK(told_of_heron("fd13::1") == all); // the machine itself, by its address on the other mesh
+    const json missing{
+        {"list", 0},          {"", 404},        {"/history", 404}, {"/search?q=a", 404},
+        {"/drop", 404},       {"/outbox", 404}, {"/report", 404},  {"message", 404},
+        {"rename", 404},      {"ask", -32602},  {"task", -32001},  {"tasks", false},
+        {"a2a tasks", false}, {"nudge", 404},   {"card", 404},     {"on the machine's card", false}};
+    for (const char* outside : {"fd13::9", "fd99::9"}) {
+        const json told = told_of_heron(outside);
+        INFO(outside << ' ' << told.dump());
+        CHECK(told == missing);
+        CHECK(asked_from(outside, "GET", "/v1/sessions/heron/events").status == 404);
+    }
+    CHECK(with.info()["meshes"] == json::array({"home"})); // on the owner's socket as before
+    REQUIRE(limit(json::array()).status == 200);
+    CHECK(told_of_heron("fd13::9") == all);
+}
+
+// In a network namespace of a thread's own, which its agent shares: nothing leads out of it.
+void alone(void (*test)()) {
     if (::geteuid() != 0) SKIP("root, for a network namespace");
     std::exception_ptr error;
     std::thread([&] {
         try {
-            // This thread's alone, and the agent's that it starts: nothing leads out of it.
             check(::unshare(CLONE_NEWNET), "make a network namespace");
-            if (std::system("ip link set lo up && ip addr add fd12::1/128 dev lo nodad && "
-                            "ip addr add fd12::7/128 dev lo nodad") != 0)
-                fail("the namespace's loopback has no addresses");
-            ask_from_elsewhere();
+            std::string command = "ip link set lo up";
+            for (const char* each : {"fd12::1", "fd12::7", "fd13::1", "fd13::9", "fd99::9"})
+                command += fmt::format(" && ip addr add {}/128 dev lo nodad", each);
+            if (std::system(command.c_str()) != 0) fail("the namespace's loopback has no addresses");
+            test();
         } catch (...) {
             error = std::current_exception();
         }
     }).join();
     if (error) std::rethrow_exception(error);
+}
+
+} // namespace
+
+TEST_CASE("a session limited to some meshes is missing for machines on others, on every route") {
+    alone(limit_to_meshes);
+}
+
+TEST_CASE("an asker elsewhere is known by its address, told by its agent, and reports on nothing here") {
+    alone(ask_from_elsewhere);
 }

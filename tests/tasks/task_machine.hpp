@@ -120,8 +120,9 @@ private:
           stop_(::eventfd(0, EFD_CLOEXEC)) {
         std::filesystem::create_directories(directory() / "state");
         std::filesystem::create_directories(directory() / "home");
-        std::ofstream(directory() / "peers.json") << R"({"machines": [{"name": "laptop", "addr": "fd12::1"},
-            {"name": "pi5", "addr": "fd12::7"}]})";
+        std::ofstream(directory() / "peers.json") << R"({"machines": [
+            {"name": "laptop", "addr": "fd12::1", "mesh": "home"}, {"name": "laptop", "addr": "fd13::1", "mesh": "work"},
+            {"name": "pi5", "addr": "fd12::7", "mesh": "home"}, {"name": "desk", "addr": "fd13::9", "mesh": "work"}]})";
         std::promise<void> ready;
         std::future<void> begun = ready.get_future();
         thread_ = std::thread([this, &ready] { serve(ready); });

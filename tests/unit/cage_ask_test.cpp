@@ -11,18 +11,18 @@ namespace {
 
 using nlohmann::json;
 
-const std::vector<machine> mesh{{"laptop", "fd12::1"}, {"pi5", "fd12::7"}, {"old", "198.19.0.4"}};
+const std::vector<machine> machines{{"laptop", "fd12::1"}, {"pi5", "fd12::7"}, {"old", "198.19.0.4"}};
 const proxy_asker caged{.session = "w1"}, sealed{.session = "review", .sealed = true};
 
 int status_of(const std::string& method, const std::string& target, const proxy_asker& by = caged) {
-    const auto judged = judge_head({.method = method, .target = target}, by, mesh);
+    const auto judged = judge_head({.method = method, .target = target}, by, machines);
     return judged ? 200 : judged.error().status;
 }
 
 std::expected<json, proxy_refusal> rewritten(const std::string& target, const json& body,
                                              const proxy_asker& by = caged) {
     const proxy_head head{.method = "POST", .target = target};
-    const auto judged = judge_head(head, by, mesh);
+    const auto judged = judge_head(head, by, machines);
     if (!judged) return std::unexpected(judged.error());
     const auto made = rewrite_body(*judged, head, body.dump(), by, "laptop");
     if (!made) return std::unexpected(made.error());
@@ -75,7 +75,7 @@ TEST_CASE("only machines of the list are dialled, by the address that stands the
     CHECK(status_of("GET", "/peer/example.com/v1/sessions") == 400);
     CHECK(status_of("GET", "/peer/fd12::7%25eth0/v1/sessions") == 400);
     const auto judged = judge_head({.method = "GET", .target = "/peer/FD12:0:0:0:0:0:0:7/v1/sessions"}, caged,
-                                   mesh);
+                                   machines);
     REQUIRE(judged);
     CHECK(judged->addr == "fd12::7");
     CHECK_FALSE(judged->own);
@@ -93,7 +93,7 @@ TEST_CASE("a path that could be read in two ways is refused, and what goes on is
     CHECK(status_of("GET", "/peer/fd12::7/v1/sessions?a b") == 400);
     CHECK(status_of("POST", "/peer/fd12::7/a2a?x=1") == 400);
     const auto judged = judge_head({.method = "POST", .target = "/peer/fd12::7/a2a/caf%C3%A9%20x"}, caged,
-                                   mesh);
+                                   machines);
     REQUIRE(judged);
     CHECK(judged->path == "/a2a/caf%C3%A9%20x");
 }
@@ -123,7 +123,7 @@ TEST_CASE("a task is reported on as the session's own, at its own machine") {
     CHECK((*made)["state"] == "done");
     CHECK(rewritten("/peer/fd12::7/v1/tasks/w1:1", {{"state", "done"}}).error().status == 403);
     const proxy_head head{.method = "POST", .target = "/peer/fd12::1/v1/tasks/w1:1"};
-    CHECK(json::parse(*rewrite_body(*judge_head(head, caged, mesh), head, "", caged, "laptop")) ==
+    CHECK(json::parse(*rewrite_body(*judge_head(head, caged, machines), head, "", caged, "laptop")) ==
           json{{"session", "w1"}});
 }
 
@@ -132,7 +132,7 @@ TEST_CASE("the head that goes on has what the agent wrote, and of the cage only 
                           .target = "/peer/fd12::7/a2a/rev",
                           .content_type = "application/json",
                           .accept = "*/*"};
-    const auto judged = judge_head(head, caged, mesh);
+    const auto judged = judge_head(head, caged, machines);
     REQUIRE(judged);
     CHECK(forwarded_head(*judged, head, caged, 12) ==
           "POST /a2a/rev HTTP/1.1\r\nHost: [fd12::7]:7387\r\nX-Shrooms-Caged: w1\r\nContent-Type: "
@@ -160,9 +160,11 @@ TEST_CASE(
 TEST_CASE("machines come from the peers file or the daemon, this one first and each once") {
     const auto peers = parse_peers(
         R"({"machines":[{"name":"laptop","addr":"fd12::1"},{"name":"pi5","addr":"198.19.0.4"}]})");
-    REQUIRE(peers.size() == 2);
-    CHECK(peers[1].addr == "198.19.0.4");
-    CHECK(parse_peers(R"({"machines":[{"name":"laptop.home","addr":"fd12::1"}]})")[0].name == "laptop");
+    REQUIRE(peers.machines.size() == 2);
+    CHECK(peers.machines[1].addr == "198.19.0.4");
+    CHECK(peers.meshes.empty());
+    CHECK(parse_peers(R"({"machines":[{"name":"laptop.home","addr":"fd12::1"}]})").machines[0].name ==
+          "laptop");
     for (const char* bad :
          {"", "[]", R"({"machines":[]})", R"({"machines":[{"name":"a"}]})",
           R"({"machines":[{"name":"a","addr":"host"}]})", R"({"machines":[{"name":"a/b","addr":"::1"}]})",
@@ -171,9 +173,14 @@ TEST_CASE("machines come from the peers file or the daemon, this one first and e
     const auto told = parse_status(
         R"({"name":"laptop.home","meshes":[{"label":"home","overlay":"fd12::1"},{"overlay":"fd13::1"}],
             "peers":[{"name":"pi5.home","mesh":"home","overlay":"fd12::7"},{"name":"pi5.work","overlay":"fd13::7"},{"name":"x","overlay":"?"}]})");
-    REQUIRE(told.size() == 2);
-    CHECK(told[0].name == "laptop");
-    CHECK(told[1].addr == "fd12::7");
+    REQUIRE(told.machines.size() == 2);
+    CHECK(told.machines[0].name == "laptop");
+    CHECK(told.machines[1].addr == "fd12::7");
+    REQUIRE(told.meshes.size() == 1); // the other has no name
+    CHECK(told.meshes[0].label == "home");
+    CHECK(told.meshes[0].own == "fd12::1");
+    REQUIRE(told.meshes[0].peers.size() == 1);
+    CHECK(told.meshes[0].peers[0].addr == "fd12::7");
     CHECK_THROWS(parse_status("{}"));
 }
 

@@ -1,4 +1,5 @@
 // The pure parts of tasks: who asks, what is a request, what is said and when.
+#include "agent/sessions/shared_folder.hpp"
 #include "agent/tasks/a2a.hpp"
 #include "agent/tasks/asker.hpp"
 #include "agent/tasks/dropped_files.hpp"
@@ -9,11 +10,11 @@ namespace pinfold {
 
 namespace {
 
-const std::vector<machine> mesh{{"laptop", "fd12::1"}, {"pi5", "fd12:0::7"}, {"old", "198.19.0.4"}};
+const std::vector<machine> machines{{"laptop", "fd12::1"}, {"pi5", "fd12:0::7"}, {"old", "198.19.0.4"}};
 
 std::string name_of(const std::string& address, const std::string& caged = "",
                     const std::string& claim = "") {
-    const asker who = who_asks({.address = address, .caged = caged, .claim = claim}, mesh);
+    const asker who = who_asks({.address = address, .caged = caged, .claim = claim}, machines);
     return who.name() + "|" + who.shown() + "|" + who.address;
 }
 
@@ -37,11 +38,42 @@ TEST_CASE("who asks is known by address and by its agent's word, and a claim nam
     CHECK(name_of("fd12::7", "../x") == "|pi5 (?, in a cage)|fd12::7");
 }
 
+TEST_CASE("who looks is known by the meshes its address is on, and this machine sees everything") {
+    const std::vector<pinfold::mesh> meshes{
+        {.label = "home", .own = "fd12::1", .peers = {{"pi5", "fd12:0::7"}}},
+        {.label = "work", .own = "fd13::1", .peers = {{"pi5", "fd13::7"}, {"desk", "198.19.0.4"}}}};
+    session_settings all, home;
+    home.meshes = {"home"};
+    const auto sees = [&](const char* address) { return who_looks(address, meshes).sees(home); };
+    for (const char* own : {"", "::1", "127.0.0.1", "::ffff:127.0.0.1", "fd12::1", "fd13::1"})
+        CHECK(sees(own));
+    CHECK(sees("fd12::7"));
+    for (const char* other : {"fd13::7", "198.19.0.4", "::ffff:198.19.0.4", "fd99::9", "unknown"}) {
+        CHECK_FALSE(sees(other));
+        CHECK(who_looks(other, meshes).sees(all));
+    }
+    CHECK_FALSE(who_looks("fd12::7", {}).sees(home)); // the meshes are not known: nobody is on one
+}
+
+TEST_CASE("each set of meshes has a shared folder of its own") {
+    using list = std::vector<std::string>;
+    CHECK(shared_folder_name(list{}) == "shrooms-shared");
+    const std::string home = shared_folder_name(list{"home"}),
+                      both = shared_folder_name(list{"home", "work"});
+    CHECK(home.starts_with("shrooms-shared-home-"));
+    CHECK(both.starts_with("shrooms-shared-home-work-"));
+    CHECK(shared_folder_name(list{"work", "home", "work"}) == both);
+    CHECK(shared_folder_name(list{"home-work"}) != both); // the same letters, another set
+    const std::string odd = shared_folder_name(list{"../../etc", std::string(300, 'x')});
+    CHECK(odd.find('/') == std::string::npos);
+    CHECK(odd.size() < 100);
+}
+
 TEST_CASE("a cage's tasks are taken by default in a cage, else by name, and an unnamed one never by name") {
-    const asker w1 = who_asks({.caged = "w1"}, mesh),
-                other = who_asks({.address = "fd12::7", .caged = "w1"}, mesh),
-                nameless = who_asks({.address = "fd12::7", .caged = "?"}, mesh),
-                uncaged = who_asks({.address = "fd99::9"}, mesh);
+    const asker w1 = who_asks({.caged = "w1"}, machines),
+                other = who_asks({.address = "fd12::7", .caged = "w1"}, machines),
+                nameless = who_asks({.address = "fd12::7", .caged = "?"}, machines),
+                uncaged = who_asks({.address = "fd99::9"}, machines);
     session_settings set;
     CHECK(takes_from(set, true, w1));
     CHECK_FALSE(takes_from(set, false, w1));

@@ -1,4 +1,5 @@
 // A2A: other agents ask the sessions of this machine for work, wait for it, and follow it.
+#include "agent/api/session_routes.hpp"
 #include "agent/api/task_routes.hpp"
 #include "agent/tasks/task_board.hpp"
 
@@ -136,12 +137,12 @@ json result_of(rpc_method asked, json task) {
     return is_sent ? json{{"task", std::move(task)}} : task_result(std::move(task));
 }
 
-std::shared_ptr<session> worker_named(services& with, const rpc_request& what) {
+std::shared_ptr<session> worker_named(services& with, const exchange& asked, const rpc_request& what) {
     if (what.session.empty())
         throw task_refusal(404, rpc_code::bad_params,
                            "which session? ask at /a2a/SESSION, or name shrooms/session");
     const auto found = with.listed->all().find(what.session);
-    if (found == with.listed->all().end())
+    if (found == with.listed->all().end() || !asked.shows.sees(found->second->settings()))
         throw task_refusal(404, rpc_code::bad_params,
                            fmt::format("there is no session \"{}\" here", one_line(what.session, 64)));
     return found->second;
@@ -160,14 +161,20 @@ task<std::optional<http::response>> perform(services& with, const exchange& aske
                               what.method == rpc_method::get || what.method == rpc_method::acknowledge;
     if (who.caged && !is_for_cages)
         throw task_refusal(403, rpc_code::not_supported, "this is not for agents in cages");
-    if (what.method == rpc_method::list) co_return rpc_answer(rpc_reply(what.id, dumped(board.list(what))));
+    if (what.method == rpc_method::list)
+        co_return rpc_answer(rpc_reply(what.id, dumped(board.list(what, asked.shows))));
+    const auto find = [&] {
+        task_row found = board.find(what, who);
+        if (!board.shows(found, asked.shows)) task_board::no_such_task(what.task);
+        return found;
+    };
     task_row row;
     switch (what.method) {
     case rpc_method::send:
-    case rpc_method::stream: row = board.ask(worker_named(with, what), what, who); break;
-    case rpc_method::cancel: row = board.cancel(board.find(what, who), "", false, who.shown()); break;
-    case rpc_method::acknowledge: row = board.acknowledge(board.find(what, who)); break;
-    default: row = board.find(what, who); break;
+    case rpc_method::stream: row = board.ask(worker_named(with, asked, what), what, who); break;
+    case rpc_method::cancel: row = board.cancel(find(), "", false, who.shown()); break;
+    case rpc_method::acknowledge: row = board.acknowledge(find()); break;
+    default: row = find(); break;
     }
     if (what.method == rpc_method::stream || what.method == rpc_method::subscribe) {
         co_await stream(with, asked, what.id, std::move(row));
@@ -206,14 +213,15 @@ task<std::optional<http::response>> call_agent(services& with, exchange& asked) 
 
 task<std::optional<http::response>> show_machine_card(services& with, exchange& asked) {
     std::vector<carded_session> sessions;
-    for (const auto& [name, each] : with.listed->all()) sessions.push_back({name, each->row().harness});
+    for (const auto& [name, each] : with.listed->all())
+        if (asked.shows.sees(each->settings())) sessions.push_back({name, each->row().harness});
     const std::vector<machine> known = co_await with.tasks->machines();
     co_return answer_json(
         machine_card(known.front().name, std::string(asked.request.field("host")), sessions));
 }
 
 task<std::optional<http::response>> show_session_card(services& with, exchange& asked) {
-    const std::shared_ptr<session> one = with.listed->get(asked.name);
+    const std::shared_ptr<session> one = session_of(with, asked);
     const std::vector<machine> known = co_await with.tasks->machines();
     co_return answer_json(session_card(known.front().name, std::string(asked.request.field("host")),
                                        {one->row().name, one->row().harness}));

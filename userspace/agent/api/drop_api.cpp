@@ -1,4 +1,5 @@
 // Files between agents: who may send one is on a list of the session's, and who was not is remembered for its owner.
+#include "agent/api/session_routes.hpp"
 #include "agent/api/task_routes.hpp"
 #include "agent/sessions/place.hpp"
 #include "agent/tasks/dropped_files.hpp"
@@ -53,7 +54,7 @@ void remember(services& with, session& to, const file_request& what) {
 } // namespace
 
 task<std::optional<http::response>> drop_file(services& with, exchange& asked) {
-    const std::shared_ptr<session> to = with.listed->get(asked.name);
+    const std::shared_ptr<session> to = session_of(with, asked);
     const asker who = co_await with.tasks->who(
         {.address = asked.by,
          .caged = caged_session(asked.request),
@@ -85,7 +86,7 @@ task<std::optional<http::response>> drop_file(services& with, exchange& asked) {
 }
 
 task<std::optional<http::response>> list_dropped(services& with, exchange& asked) {
-    const std::shared_ptr<session> one = with.listed->get(asked.name);
+    const std::shared_ptr<session> one = session_of(with, asked);
     json list = json::array();
     for (const dropped_file& each : files_of(with, *one).list())
         list.push_back({{"from", each.from},
@@ -97,7 +98,7 @@ task<std::optional<http::response>> list_dropped(services& with, exchange& asked
 }
 
 task<std::optional<http::response>> remove_dropped(services& with, exchange& asked) {
-    const std::shared_ptr<session> one = with.listed->get(asked.name);
+    const std::shared_ptr<session> one = session_of(with, asked);
     const std::string from = query_text(asked, "from"), file = query_text(asked, "file");
     if (from.empty() || file.empty()) throw bad_request("from and file: must name the sender and its file");
     if (!files_of(with, *one).remove(from, file))

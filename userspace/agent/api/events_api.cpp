@@ -67,7 +67,7 @@ task<> follow(services& with, int client, follower& who) {
 } // namespace
 
 task<std::optional<http::response>> follow_events(services& with, exchange& asked) {
-    const std::shared_ptr<session> one = with.listed->get(asked.name);
+    const std::shared_ptr<session> one = session_of(with, asked);
     std::uint64_t after = query_number(asked, "after", UINT64_MAX >> 1U, 0);
     const std::uint64_t tail = query_number(asked, "tail", 2000, 0);
     if (asked.request.fields.contains("last-event-id")) {

@@ -1,5 +1,6 @@
 // The outbox of a sealed session: what is in it, and carrying it to another session.
 #include "agent/api/outbox_routes.hpp"
+#include "agent/api/session_routes.hpp"
 #include "agent/outbox/carrier.hpp"
 #include "agent/tasks/task_text.hpp"
 #include "base/beneath.hpp"
@@ -11,8 +12,9 @@ namespace pinfold {
 using nlohmann::json;
 
 task<std::optional<http::response>> list_outbox(services& with, exchange& asked) {
+    const std::shared_ptr<session> one = session_of(with, asked);
     if (with.outboxes == nullptr) co_return answer_error(501, "this agent carries no outboxes");
-    const outbox_carrier::contents all = co_await with.outboxes->list(asked.name);
+    const outbox_carrier::contents all = co_await with.outboxes->list(one->row().name);
     json files = json::array(), left = json::array();
     std::uint64_t bytes = 0;
     for (const auto& each : all.files) {
@@ -31,13 +33,14 @@ task<std::optional<http::response>> list_outbox(services& with, exchange& asked)
 }
 
 task<std::optional<http::response>> send_outbox(services& with, exchange& asked) {
+    const std::shared_ptr<session> one = session_of(with, asked);
     if (with.outboxes == nullptr) co_return answer_error(501, "this agent carries no outboxes");
     const json body = json::parse(asked.request.body, nullptr, false);
     if (!body.is_object() || !body.contains("to") || !body["to"].is_string())
         throw bad_request("to: must be MACHINE/SESSION");
     if (body.contains("only") && !body["only"].is_string())
         throw bad_request("only: must be a folder in the outbox");
-    const std::string line = co_await with.outboxes->send(asked.name, body["to"].get<std::string>(),
+    const std::string line = co_await with.outboxes->send(one->row().name, body["to"].get<std::string>(),
                                                           body.value("only", std::string()));
     co_return answer_json({{"result", line}});
 }

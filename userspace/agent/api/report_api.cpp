@@ -1,5 +1,6 @@
 // What a session left in its project that could run later, outside its cage.
 #include "agent/api/outbox_routes.hpp"
+#include "agent/api/session_routes.hpp"
 #include "agent/report/reports.hpp"
 #include "agent/sessions/session_list.hpp"
 
@@ -10,8 +11,8 @@ namespace pinfold {
 using nlohmann::json;
 
 task<std::optional<http::response>> show_report(services& with, exchange& asked) {
+    const std::shared_ptr<session> one = session_of(with, asked);
     if (with.reports == nullptr) co_return answer_error(501, "this agent makes no reports");
-    const std::shared_ptr<session> one = with.listed->get(asked.name);
     const bool all = asked.request.query.contains("all") && asked.request.query.at("all") != "0";
     const report::look seen = co_await with.reports->look(one->row().id, one->row().directory);
     json list = json::array();

@@ -4,6 +4,7 @@
 #include "agent/api/route.hpp"
 #include "agent/api/session_routes.hpp"
 #include "agent/api/task_routes.hpp"
+#include "agent/tasks/task_board.hpp"
 
 #include <array>
 #include <spdlog/spdlog.h>
@@ -53,6 +54,7 @@ task<std::optional<http::response>> answer(services& with, exchange& asked) {
     }
     std::exception_ptr error;
     try {
+        if (with.tasks != nullptr) asked.shows = co_await with.tasks->who_looks(asked.by);
         co_return co_await handler(with, asked);
     } catch (...) {
         error = std::current_exception();

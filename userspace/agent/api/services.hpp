@@ -6,6 +6,7 @@
 #include "agent/api/http.hpp"
 #include "agent/api/stdio.hpp"
 #include "agent/cages.hpp"
+#include "agent/tasks/asker.hpp"
 
 #include <optional>
 #include <set>
@@ -43,6 +44,7 @@ struct exchange {
     std::string name; // the {name} of the route
     std::string id;   // its {id}
     std::string by;   // the address it came from; empty = the owner's socket
+    viewer shows;     // the sessions it is told of
     int client = -1;
     std::string early; // bytes behind the request
 };

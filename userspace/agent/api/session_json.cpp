@@ -1,6 +1,7 @@
 // What the API shows of a session.
 #include "agent/api/session_routes.hpp"
 #include "agent/sessions/place.hpp"
+#include "agent/sessions/shared_folder.hpp"
 
 #include <ctime>
 #include <nlohmann/json.hpp>
@@ -17,7 +18,7 @@ json cage_of(const session& one, const session_world::settings& with) {
     if (cage.nix) shown["nix"] = true;
     if (cage.github) shown["github"] = true;
     if (cage.sealed) shown["sealed"] = true;
-    if (cage.shared) shown["shared"] = "shrooms-shared";
+    if (cage.shared) shown["shared"] = shared_folder_name(one.settings().meshes);
     if (!one.options().outbox.empty()) shown["outbox"] = one.options().outbox;
     if (!one.options().memory.empty()) shown["memory"] = one.options().memory;
     if (!one.options().cpus.empty()) shown["cpus"] = one.options().cpus;

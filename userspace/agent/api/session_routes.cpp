@@ -67,6 +67,12 @@ bool is_upload(const http::request& request) {
            (request.path.ends_with("/files") || request.path.ends_with("/drop"));
 }
 
+std::shared_ptr<session> session_of(services& with, const exchange& asked) {
+    std::shared_ptr<session> one = with.listed->get(asked.name);
+    if (!asked.shows.sees(one->settings())) session_list::no_such_session(asked.name);
+    return one;
+}
+
 std::uint64_t query_number(const exchange& asked, const char* key, std::uint64_t most,
                            std::uint64_t otherwise) {
     const auto found = asked.request.query.find(key);

@@ -14,6 +14,9 @@ namespace pinfold {
 // May its body be more than JSON is allowed: a file that is sent to a session.
 [[nodiscard]] bool is_upload(const http::request& request);
 
+// The session of the path. Throws session_refusal (404), also where it is limited to meshes that the caller is not on.
+[[nodiscard]] std::shared_ptr<session> session_of(services& with, const exchange& asked);
+
 [[nodiscard]] nlohmann::json to_json(const session& one, const session_world::settings& with);
 
 // The value of a number in the query between 1 and `most`, or `otherwise` where it is not there. Throws bad_request.

@@ -4,7 +4,9 @@
 #include "agent/report/reports.hpp"
 #include "agent/sessions/event_text.hpp"
 #include "agent/sessions/place.hpp"
+#include "agent/sessions/shared_folder.hpp"
 #include "agent/tasks/task_board.hpp"
+#include "base/beneath.hpp"
 
 #include <algorithm>
 #include <ctime>
@@ -21,6 +23,19 @@ constexpr std::uint64_t longest_tail = 20;
 
 [[noreturn]] void refuse(const problem& what) {
     throw bad_request(what.text());
+}
+
+task<std::vector<mesh>> known_meshes(services& with) {
+    if (with.tasks != nullptr) co_return co_await with.tasks->meshes();
+    co_return std::vector<mesh>();
+}
+
+task<> refuse_unknown_meshes(services& with, const settings_change& change) {
+    if (!change.meshes || change.meshes->empty()) co_return;
+    const std::vector<mesh> known = co_await known_meshes(with);
+    for (const std::string& each : *change.meshes)
+        if (std::ranges::find(known, each, &mesh::label) == known.end())
+            throw bad_request("meshes: this machine is on none that is called " + plain_line(each));
 }
 
 json tail_of(services& with, const session& one, std::size_t count) {
@@ -72,11 +87,13 @@ task<std::optional<http::response>> list_sessions(services& with, exchange& aske
     const std::int64_t now = std::time(nullptr);
     kept_answer fresh{.rows = world.kept.file().changes(), .passing = world.passing};
     kept_answer& kept = with.session_list_answer;
-    if (tail == 0 && kept.text && kept.rows == fresh.rows && kept.passing == fresh.passing &&
+    const bool whole_list = asked.shows.is_here;
+    if (whole_list && tail == 0 && kept.text && kept.rows == fresh.rows && kept.passing == fresh.passing &&
         now < kept.until)
         co_return http::response{.kept = kept.text};
     json list = json::array();
     for (const auto& [name, each] : with.listed->all()) {
+        if (!asked.shows.sees(each->settings())) continue;
         json one = to_json(*each, world.with);
         show_tasks(with, *each, one);
         if (tail > 0) one["tail"] = tail_of(with, *each, tail);
@@ -86,7 +103,7 @@ task<std::optional<http::response>> list_sessions(services& with, exchange& aske
     }
     http::response whole = answer_json(
         {{"sessions", std::move(list)}, {"limits", json::array()}, {"credits", json::array()}});
-    if (tail > 0) co_return whole;
+    if (tail > 0 || !whole_list) co_return whole;
     fresh.text = std::make_shared<const std::string>(std::move(whole.body));
     kept = fresh;
     co_return http::response{.kept = std::move(fresh.text)};
@@ -100,11 +117,11 @@ task<std::optional<http::response>> create_session(services& with, exchange& ask
 }
 
 task<std::optional<http::response>> get_session(services& with, exchange& asked) {
-    co_return shown(with, *with.listed->get(asked.name));
+    co_return shown(with, *session_of(with, asked));
 }
 
 task<std::optional<http::response>> delete_session(services& with, exchange& asked) {
-    const std::shared_ptr<session> one = with.listed->get(asked.name);
+    const std::shared_ptr<session> one = session_of(with, asked);
     if (with.tasks != nullptr) with.tasks->worker_leaves(one);
     const std::int64_t number = one->row().id;
     co_await with.listed->remove(asked.name);
@@ -113,10 +130,15 @@ task<std::optional<http::response>> delete_session(services& with, exchange& ask
 }
 
 task<std::optional<http::response>> change_session(services& with, exchange& asked) {
-    const std::shared_ptr<session> one = with.listed->get(asked.name);
+    const std::shared_ptr<session> one = session_of(with, asked);
     const auto change = read_settings(asked.request.body);
     if (!change) refuse(change.error());
+    co_await refuse_unknown_meshes(with, *change);
+    const std::string shared = shared_folder_name(one->settings().meshes);
     one->change(*change, asked.by);
+    const bool shares = one->options().cage && one->options().cage->shared;
+    if (shares && shared_folder_name(one->settings().meshes) != shared)
+        co_await one->remake_cage("it is on other meshes now, which have another shared folder");
     if (with.tasks != nullptr) {
         if (change->ignore_file_request)
             with.tasks->kept().remove_request(one->row().id, *change->ignore_file_request);
@@ -126,7 +148,7 @@ task<std::optional<http::response>> change_session(services& with, exchange& ask
 }
 
 task<std::optional<http::response>> rename_session(services& with, exchange& asked) {
-    const std::shared_ptr<session> one = with.listed->get(asked.name);
+    const std::shared_ptr<session> one = session_of(with, asked);
     const auto name = read_rename(asked.request.body);
     if (!name) refuse(name.error());
     with.listed->rename(asked.name, *name, asked.by);
@@ -134,12 +156,12 @@ task<std::optional<http::response>> rename_session(services& with, exchange& ask
 }
 
 task<std::optional<http::response>> restart_session(services& with, exchange& asked) {
-    co_await with.listed->get(asked.name)->restart(asked.by);
+    co_await session_of(with, asked)->restart(asked.by);
     co_return http::response{.status = 204};
 }
 
 task<std::optional<http::response>> move_session(services& with, exchange& asked) {
-    const std::shared_ptr<session> one = with.listed->get(asked.name);
+    const std::shared_ptr<session> one = session_of(with, asked);
     const auto to = read_move(asked.request.body);
     if (!to) refuse(to.error());
     co_await one->move(*to, asked.by);
@@ -147,19 +169,25 @@ task<std::optional<http::response>> move_session(services& with, exchange& asked
 }
 
 task<std::optional<http::response>> limit_session(services& with, exchange& asked) {
-    const std::shared_ptr<session> one = with.listed->get(asked.name);
+    const std::shared_ptr<session> one = session_of(with, asked);
     const auto to = read_cage_limits(asked.request.body);
     if (!to) refuse(to.error());
     co_await one->limit(*to, asked.by);
     co_return shown(with, *one);
 }
 
-task<std::optional<http::response>> list_meshes(services&, exchange&) {
-    co_return answer_json({{"meshes", json::array()}});
+task<std::optional<http::response>> list_meshes(services& with, exchange&) {
+    json labels = json::array();
+    for (const mesh& each : co_await known_meshes(with)) labels.push_back(each.label);
+    co_return answer_json({{"meshes", std::move(labels)}});
 }
 
-task<std::optional<http::response>> list_peers(services&, exchange&) {
-    co_return answer_json({{"peers", json::array()}});
+task<std::optional<http::response>> list_peers(services& with, exchange&) {
+    json peers = json::array();
+    for (const mesh& each : co_await known_meshes(with))
+        for (const machine& one : each.peers)
+            peers.push_back({{"name", one.name}, {"mesh", each.label}, {"overlay", one.addr}});
+    co_return answer_json({{"peers", std::move(peers)}});
 }
 
 } // namespace pinfold

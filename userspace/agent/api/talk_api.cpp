@@ -76,7 +76,7 @@ std::string local_stamp() {
 } // namespace
 
 task<std::optional<http::response>> send_message(services& with, exchange& asked) {
-    const std::shared_ptr<session> one = with.listed->get(asked.name);
+    const std::shared_ptr<session> one = session_of(with, asked);
     auto message = read_message(asked.request.body);
     if (!message) throw bad_request(message.error().text());
     const auto how = co_await one->send(std::move(message->text), std::move(message->id), asked.by);
@@ -85,7 +85,7 @@ task<std::optional<http::response>> send_message(services& with, exchange& asked
 }
 
 task<std::optional<http::response>> answer_prompt(services& with, exchange& asked) {
-    const std::shared_ptr<session> one = with.listed->get(asked.name);
+    const std::shared_ptr<session> one = session_of(with, asked);
     const auto request = read_answer(asked.request.body);
     if (!request) throw bad_request(request.error().text());
     harness::answer what{.allow = request->allow, .message = request->message};
@@ -95,14 +95,14 @@ task<std::optional<http::response>> answer_prompt(services& with, exchange& aske
 }
 
 task<std::optional<http::response>> interrupt_session(services& with, exchange& asked) {
-    const std::shared_ptr<session> one = with.listed->get(asked.name);
+    const std::shared_ptr<session> one = session_of(with, asked);
     co_await one->interrupt();
     if (with.tasks != nullptr) with.tasks->pause(*one);
     co_return http::response{.status = 202};
 }
 
 task<std::optional<http::response>> read_history(services& with, exchange& asked) {
-    const std::shared_ptr<session> one = with.listed->get(asked.name);
+    const std::shared_ptr<session> one = session_of(with, asked);
     const std::uint64_t limit = query_number(asked, "limit", most_lines, 30);
     const auto found = asked.request.query.find("before");
     const std::string before = found == asked.request.query.end() ? "" : found->second;
@@ -125,7 +125,7 @@ task<std::optional<http::response>> read_history(services& with, exchange& asked
 }
 
 task<std::optional<http::response>> search_session(services& with, exchange& asked) {
-    const std::shared_ptr<session> one = with.listed->get(asked.name);
+    const std::shared_ptr<session> one = session_of(with, asked);
     const std::uint64_t limit = query_number(asked, "limit", most_lines, 50);
     const auto query = asked.request.query.find("q");
     if (query == asked.request.query.end() || query->second.empty())
@@ -147,7 +147,7 @@ task<std::optional<http::response>> search_session(services& with, exchange& ask
 }
 
 task<std::optional<http::response>> take_file(services& with, exchange& asked) {
-    const std::shared_ptr<session> one = with.listed->get(asked.name);
+    const std::shared_ptr<session> one = session_of(with, asked);
     if (asked.request.body.empty()) throw bad_request("the file is empty");
     const auto query = asked.request.query.find("name");
     const std::string name = plain_file_name(query == asked.request.query.end() ? "" : query->second);

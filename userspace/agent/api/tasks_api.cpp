@@ -33,6 +33,13 @@ bool flag_at(const json& from, const char* key) {
     return found->get<bool>();
 }
 
+// The task of the path. Throws task_refusal (404), also where its session is hidden from the caller.
+task_row task_of(services& with, const exchange& asked) {
+    task_row task = with.tasks->find(asked.id);
+    if (!with.tasks->shows(task, asked.shows)) task_board::no_such_task(asked.id);
+    return task;
+}
+
 http::response shown(services& with, const task_row& row) {
     return answer_json({{"task", task_json(row, with.tasks->view(row))}});
 }
@@ -44,6 +51,7 @@ task<std::optional<http::response>> list_tasks(services& with, exchange& asked) 
     const auto wanted = asked.request.query.find("session");
     json list = json::array();
     for (const task_row& each : with.tasks->kept().all()) {
+        if (!with.tasks->shows(each, asked.shows)) continue;
         const task_view view = with.tasks->view(each);
         if (wanted == asked.request.query.end() || view.session == wanted->second)
             list.push_back(task_json(each, view, true));
@@ -55,7 +63,7 @@ task<std::optional<http::response>> list_tasks(services& with, exchange& asked) 
 task<std::optional<http::response>> report_task(services& with, exchange& asked) {
     const asker who = co_await with.tasks->who({.address = asked.by, .caged = caged_session(asked.request)});
     if (!who.local) co_return answer_error(403, "a task is reported on at its worker's own machine");
-    const task_row task = with.tasks->find(asked.id);
+    const task_row task = task_of(with, asked);
     const json body = read_object(asked);
     const std::string claimed = text_at(body, "session");
     const std::string worker = with.tasks->view(task, false).session;
@@ -67,21 +75,21 @@ task<std::optional<http::response>> report_task(services& with, exchange& asked)
 }
 
 task<std::optional<http::response>> acknowledge_task(services& with, exchange& asked) {
-    co_return shown(with, with.tasks->acknowledge(with.tasks->find(asked.id)));
+    co_return shown(with, with.tasks->acknowledge(task_of(with, asked)));
 }
 
 task<std::optional<http::response>> nudge_task(services& with, exchange& asked) {
-    co_return shown(with, with.tasks->nudge(with.tasks->find(asked.id)));
+    co_return shown(with, with.tasks->nudge(task_of(with, asked)));
 }
 
 task<std::optional<http::response>> cancel_task(services& with, exchange& asked) {
-    task_row task = with.tasks->find(asked.id);
+    task_row task = task_of(with, asked);
     const std::string why = text_at(read_object(asked), "reason");
     co_return shown(with, with.tasks->cancel(std::move(task), why, true, asked.by));
 }
 
 task<std::optional<http::response>> answer_task(services& with, exchange& asked) {
-    task_row task = with.tasks->find(asked.id);
+    task_row task = task_of(with, asked);
     std::string text = text_at(read_object(asked), "text");
     if (text.find_first_not_of(" \t\r\n") == std::string::npos)
         throw bad_request("text: must say what is answered");
@@ -90,13 +98,13 @@ task<std::optional<http::response>> answer_task(services& with, exchange& asked)
 }
 
 task<std::optional<http::response>> allow_task(services& with, exchange& asked) {
-    task_row task = with.tasks->find(asked.id);
+    task_row task = task_of(with, asked);
     const bool always = flag_at(read_object(asked), "always");
     co_return shown(with, with.tasks->allow(std::move(task), always, asked.by));
 }
 
 task<std::optional<http::response>> decline_task(services& with, exchange& asked) {
-    task_row task = with.tasks->find(asked.id);
+    task_row task = task_of(with, asked);
     std::string reason = text_at(read_object(asked), "reason");
     co_return shown(with, with.tasks->decline(std::move(task), std::move(reason), asked.by));
 }

@@ -28,47 +28,73 @@ std::string short_name(const std::string& name) {
 }
 
 // A peer on two meshes is one machine: the first address counts.
-void add(std::vector<machine>& to, std::string name, std::string addr) {
-    name = short_name(name);
-    if (name.empty() || !is_address(addr)) return;
-    if (std::ranges::find(to, name, &machine::name) == to.end())
-        to.push_back({std::move(name), std::move(addr)});
+void add(std::vector<machine>& to, const machine& one) {
+    if (std::ranges::find(to, one.name, &machine::name) == to.end()) to.push_back(one);
+}
+
+mesh* find_mesh(known_machines& in, const std::string& label) {
+    const auto found = std::ranges::find(in.meshes, label, &mesh::label);
+    return found == in.meshes.end() ? nullptr : &*found;
+}
+
+void add(known_machines& to, const machine& one, const std::string& label, bool is_own) {
+    add(to.machines, one);
+    if (label.empty()) return;
+    if (find_mesh(to, label) == nullptr) to.meshes.push_back({.label = label, .own = {}, .peers = {}});
+    mesh& where = *find_mesh(to, label);
+    if (is_own)
+        where.own = one.addr;
+    else
+        where.peers.push_back(one);
+}
+
+template <class Take>
+void each_of(const json& whole, const char* key, Take take) {
+    const auto list = whole.is_object() ? whole.find(key) : whole.end();
+    if (whole.is_object() && list != whole.end() && list->is_array())
+        for (const json& each : *list) take(each);
 }
 
 } // namespace
 
-std::vector<machine> parse_peers(std::string_view text) {
+known_machines parse_peers(std::string_view text) {
     const json whole = json::parse(text, nullptr, false);
     const auto list = whole.is_object() ? whole.find("machines") : whole.end();
     if (!whole.is_object() || list == whole.end() || !list->is_array())
         fail("the peers file: an object with a list \"machines\" is expected");
-    std::vector<machine> made;
+    known_machines made;
+    std::vector<std::pair<std::string, std::string>> seen; // name and mesh
     for (const json& each : *list) {
-        machine one{.name = short_name(text_of(each, "name")), .addr = text_of(each, "addr")};
+        const machine one{.name = short_name(text_of(each, "name")), .addr = text_of(each, "addr")};
+        const std::string label = text_of(each, "mesh");
         if (one.name.empty() || one.name.find_first_of("/ \r\n") != std::string::npos ||
             !is_address(one.addr))
             fail("the peers file: each machine has a \"name\" and an \"addr\", a numeric address; see {}",
                  each.dump());
-        if (std::ranges::find(made, one.name, &machine::name) != made.end())
-            fail("the peers file: {} stands there twice", one.name);
-        made.push_back(std::move(one));
+        const std::pair named(one.name, label);
+        if (std::ranges::find(seen, named) != seen.end())
+            fail("the peers file: {} stands there twice{}", one.name,
+                 label.empty() ? "" : " with the mesh " + label);
+        seen.push_back(named);
+        // Whoever has the first one's name is this machine too, on another mesh.
+        add(made, one, label, made.machines.empty() || one.name == made.machines.front().name);
     }
-    if (made.empty()) fail("the peers file names no machine; this one comes first");
+    if (made.machines.empty()) fail("the peers file names no machine; this one comes first");
     return made;
 }
 
-std::vector<machine> parse_status(std::string_view text) {
+known_machines parse_status(std::string_view text) {
     const json whole = json::parse(text, nullptr, false);
-    std::vector<machine> made;
-    const auto each_of = [&](const char* key, auto&& take) {
-        const auto list = whole.is_object() ? whole.find(key) : whole.end();
-        if (whole.is_object() && list != whole.end() && list->is_array())
-            for (const json& each : *list) take(each);
+    known_machines made;
+    const auto take = [&](const std::string& name, const json& from, const std::string& label, bool is_own) {
+        const machine one{.name = short_name(name), .addr = text_of(from, "overlay")};
+        if (!one.name.empty() && is_address(one.addr)) add(made, one, label, is_own);
     };
-    const std::string self = text_of(whole, "name");
-    each_of("meshes", [&](const json& mesh) { add(made, self, text_of(mesh, "overlay")); });
-    if (made.empty()) fail("the shrooms daemon names no mesh of this machine");
-    each_of("peers", [&](const json& peer) { add(made, text_of(peer, "name"), text_of(peer, "overlay")); });
+    const std::string own = text_of(whole, "name");
+    each_of(whole, "meshes", [&](const json& each) { take(own, each, text_of(each, "label"), true); });
+    if (made.machines.empty()) fail("the shrooms daemon names no mesh of this machine");
+    each_of(whole, "peers",
+            [&](const json& each) { take(text_of(each, "name"), each, text_of(each, "mesh"), false); });
     return made;
 }
 
@@ -87,7 +113,7 @@ task<std::string> machine_list::ask_daemon() {
     co_return body;
 }
 
-task<std::vector<machine>> machine_list::read() {
+task<known_machines> machine_list::read() {
     const auto now = std::chrono::steady_clock::now();
     if (now < known_until_) co_return known_;
     std::error_code none;
@@ -96,7 +122,8 @@ task<std::vector<machine>> machine_list::read() {
     else if (!from_.peers.empty() && std::filesystem::exists(from_.peers, none))
         known_ = parse_peers(read_file(from_.peers));
     else
-        known_ = {{short_name(from_.name), "::1"}}; // alone: its own agent is still to be asked
+        known_ = {.machines = {{short_name(from_.name), "::1"}},
+                  .meshes = {}}; // alone: its own agent is still asked
     known_until_ = now + fresh_for;
     co_return known_;
 }

@@ -9,10 +9,22 @@
 
 namespace pinfold {
 
+// A network of machines, with a name of its own. This machine may be on several, and a session be limited to some.
+struct mesh {
+    std::string label;
+    std::string own; // this machine's address on it
+    std::vector<machine> peers;
+};
+
+struct known_machines {
+    std::vector<machine> machines; // this one first, each peer once
+    std::vector<mesh> meshes;      // those that have a name
+};
+
 class machine_list {
 public:
     struct settings {
-        std::filesystem::path peers;  // {"machines": [{"name", "addr"}, …]}, this machine first
+        std::filesystem::path peers;  // {"machines": [{"name", "addr", "mesh"}, …]}, this machine first
         std::filesystem::path daemon; // the shrooms daemon's control socket; asked first, where it is there
         std::string name;             // of this machine, where neither says it
     };
@@ -22,19 +34,19 @@ public:
     machine_list& operator=(const machine_list&) = delete;
     ~machine_list() = default;
 
-    // This machine first, each peer once. Throws what keeps it from knowing: a daemon that does not answer, a bad file.
-    task<std::vector<machine>> read();
+    // Throws what keeps it from knowing: a daemon that does not answer, a bad file.
+    task<known_machines> read();
 
 private:
     task<std::string> ask_daemon();
 
     uring& ring_;
     settings from_;
-    std::vector<machine> known_;
+    known_machines known_;
     std::chrono::steady_clock::time_point known_until_{};
 };
 
-[[nodiscard]] std::vector<machine> parse_peers(std::string_view json);  // throws
-[[nodiscard]] std::vector<machine> parse_status(std::string_view json); // of the daemon; throws
+[[nodiscard]] known_machines parse_peers(std::string_view json);  // throws
+[[nodiscard]] known_machines parse_status(std::string_view json); // of the daemon; throws
 
 } // namespace pinfold

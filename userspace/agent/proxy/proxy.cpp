@@ -168,7 +168,7 @@ task<bool> proxy::answer_one(visit& of) {
     std::vector<machine> machines;
     std::string unknown;
     try {
-        machines = co_await machines_.read();
+        machines = (co_await machines_.read()).machines;
     } catch (const std::exception& error) {
         unknown = error.what();
     }

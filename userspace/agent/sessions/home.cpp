@@ -1,6 +1,7 @@
 // The private harness home: built from what is let in, so what appears in the owner's later is out by default.
 #include "agent/sessions/caged_folder.hpp"
 #include "agent/sessions/place.hpp"
+#include "agent/sessions/shared_folder.hpp"
 #include "base/file.hpp"
 
 #include <algorithm>
@@ -177,11 +178,8 @@ std::vector<bind_spec> make_session_binds(const session_world::settings& with, c
         list.add("/nix", "/nix", !daemon);
         list.add("/nix/var/nix/daemon-socket", "/nix/var/nix/daemon-socket", true);
     }
-    if (what.options.cage->shared) {
-        const fs::path shared = with.state / "shared/shrooms-shared";
-        fs::create_directories(shared);
-        list.add(shared, "/shared", true);
-    }
+    if (what.options.cage->shared)
+        list.add(make_shared_folder(with.state, what.settings.meshes), "/shared", true);
     return list.take();
 }
 

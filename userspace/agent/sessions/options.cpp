@@ -207,8 +207,6 @@ std::expected<settings_change, problem> read_settings(std::string_view text) {
                     return from.note(key, "each must be MACHINE/SESSION or MACHINE/*, without spaces");
             }
         }
-        if (into.meshes && !into.meshes->empty())
-            from.note("meshes", "names a mesh that this machine is not in: " + into.meshes->front());
     });
 }
 

@@ -9,6 +9,7 @@ namespace pinfold {
 struct placed_session {
     const session_row& row;
     const session_options& options;
+    const session_settings& settings;
 };
 
 // A name of its own for each cage: a rename of the session keeps it, and a new session of an old name gets another.

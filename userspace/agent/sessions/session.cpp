@@ -289,6 +289,16 @@ task<> session::move(std::optional<cage_options> to, std::string by) {
     if (before != run_mode::uncaged) world_.group.spawn(&session::remove_cage, &world_, old_cage);
 }
 
+task<> session::remake_cage(std::string reason) {
+    const one_by_one::turn turn = co_await turn_.take();
+    co_await end(std::move(reason));
+    const std::string old_cage = row_.cage;
+    draft made = begin();
+    made.change.session.cage = make_cage_name(row_.name);
+    keep(std::move(made));
+    world_.group.spawn(&session::remove_cage, &world_, old_cage);
+}
+
 task<> session::remove_cage(session_world* world, std::string name) {
     try {
         co_await world->owned.remove(name);

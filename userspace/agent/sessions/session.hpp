@@ -40,6 +40,7 @@ public:
     task<> interrupt();
     void answer(const std::string& prompt, const harness::answer& what, const std::string& by);
     task<> restart(std::string by);
+    task<> remake_cage(std::string reason); // stops it; its next start makes another
     task<> move(std::optional<cage_options> to, std::string by);
     task<> limit(limits_request to, std::string by);
     void change(const settings_change& what, const std::string& by);

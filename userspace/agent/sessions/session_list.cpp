@@ -42,10 +42,13 @@ session_list::session_list(cages& owned, store& kept, session_world::settings se
     }
 }
 
+void session_list::no_such_session(std::string_view name) {
+    throw session_refusal(404, fmt::format("there is no session \"{}\" here", name));
+}
+
 std::shared_ptr<session> session_list::get(std::string_view name) const {
     const auto found = by_name_.find(name);
-    if (found == by_name_.end())
-        throw session_refusal(404, fmt::format("there is no session \"{}\" here", name));
+    if (found == by_name_.end()) no_such_session(name);
     return found->second;
 }
 

@@ -21,6 +21,7 @@ public:
     [[nodiscard]] const std::map<std::string, std::shared_ptr<session>, std::less<>>& all() const noexcept {
         return by_name_;
     }
+    [[noreturn]] static void no_such_session(std::string_view name); // throws session_refusal (404)
     // Throws session_refusal (404).
     [[nodiscard]] std::shared_ptr<session> get(std::string_view name) const;
 

@@ -31,7 +31,7 @@ std::string last_line(const std::string& text) {
 // ---- starting ----
 
 run_request session::make_request() const {
-    const placed_session what{.row = row_, .options = options_};
+    const placed_session what{.row = row_, .options = options_, .settings = settings_};
     const session_world::settings& with = world_.with;
     const run_mode mode = mode_of(options_);
     if (mode == run_mode::sealed) refuse_sealed_directory(with, row_.directory, 409);

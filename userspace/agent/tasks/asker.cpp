@@ -64,6 +64,24 @@ asker who_asks(const arrival& what, std::span<const machine> machines) {
     return who;
 }
 
+bool viewer::sees(const session_settings& set) const {
+    return is_here || set.meshes.empty() || std::ranges::any_of(meshes, [&](const std::string& each) {
+               return std::ranges::find(set.meshes, each) != set.meshes.end();
+           });
+}
+
+viewer who_looks(const std::string& address, std::span<const mesh> meshes) {
+    const auto from = parse(address);
+    if (address.empty() || (from && is_loopback(*from))) return {};
+    viewer made{.is_here = false, .meshes = {}};
+    const auto is_from = [&](const std::string& text) { return from && parse(text) == from; };
+    for (const mesh& each : meshes) {
+        if (is_from(each.own)) return {};
+        if (std::ranges::any_of(each.peers, is_from, &machine::addr)) made.meshes.push_back(each.label);
+    }
+    return made;
+}
+
 bool is_listed(const std::vector<std::string>& list, const asker& who) {
     const std::string name = who.name();
     return !name.empty() && std::ranges::any_of(list, [&](const std::string& each) {

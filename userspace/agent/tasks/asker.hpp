@@ -1,7 +1,7 @@
 // Who asks: by the address a request came from and by what its own agent vouches for, never by what it says of itself.
 #pragma once
 
-#include "agent/proxy/cage_ask.hpp"
+#include "agent/proxy/machines.hpp"
 #include "agent/sessions/options.hpp"
 
 #include <span>
@@ -29,6 +29,17 @@ struct asker {
 
 // `machines`: this machine first.
 [[nodiscard]] asker who_asks(const arrival& what, std::span<const machine> machines);
+
+// Whom a session that is limited to some meshes is shown to: this machine, and the machines on one of them. Everybody
+// else is answered as if it were not there.
+struct viewer {
+    bool is_here = true;             // of this machine
+    std::vector<std::string> meshes; // that it is on
+
+    [[nodiscard]] bool sees(const session_settings& set) const;
+};
+// `address` as of an arrival.
+[[nodiscard]] viewer who_looks(const std::string& address, std::span<const mesh> meshes);
 
 // Is it on a list of MACHINE/SESSION and MACHINE/*?
 [[nodiscard]] bool is_listed(const std::vector<std::string>& list, const asker& who);

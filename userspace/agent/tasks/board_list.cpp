@@ -7,12 +7,13 @@ namespace pinfold {
 
 using nlohmann::json;
 
-json task_board::list(const rpc_request& what) {
+json task_board::list(const rpc_request& what, const viewer& who) {
     json page = json::array();
     std::size_t total = 0;
     std::int64_t last = 0;
     bool is_whole = true;
     for (const task_row& each : kept_.all()) {
+        if (!shows(each, who)) continue;
         task_view shown = view(each);
         if ((!what.session.empty() && shown.session != what.session) ||
             (!what.context.empty() && shown.context != what.context) ||

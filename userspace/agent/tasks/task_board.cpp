@@ -16,10 +16,6 @@ constexpr std::size_t longest_summary = 20'000; // characters
     throw task_refusal(status, code, text);
 }
 
-[[noreturn]] void no_such_task(std::string_view id) {
-    refuse(404, rpc_code::no_task, fmt::format("there is no task \"{}\" here", one_line(id, 100)));
-}
-
 // MACHINE/SESSION as it was written down when it asked from a cage.
 asker named_asker(const std::string& name) {
     const std::size_t slash = name.find('/');
@@ -48,17 +44,37 @@ task_board::task_board(session_list& listed, settings with)
       kept_(listed.world().kept.file()),
       machines_(listed.world().ring, with_.machines) {}
 
+void task_board::no_such_task(std::string_view id) {
+    refuse(404, rpc_code::no_task, fmt::format("there is no task \"{}\" here", one_line(id, 100)));
+}
+
 // ---- who ----
 
 task<std::vector<machine>> task_board::machines() {
     std::vector<machine> known;
     try {
-        known = co_await machines_.read();
+        known = (co_await machines_.read()).machines;
     } catch (const std::exception& error) {
         spdlog::warn("the other machines are not known: {}", error.what());
     }
     if (known.empty()) known.push_back({listed_.world().with.machine, "::1"});
     co_return known;
+}
+
+task<std::vector<mesh>> task_board::meshes() {
+    try {
+        co_return (co_await machines_.read()).meshes;
+    } catch (const std::exception& error) {
+        spdlog::warn("the meshes are not known: {}", error.what());
+    }
+    co_return std::vector<mesh>();
+}
+
+task<viewer> task_board::who_looks(std::string address) {
+    const auto is_limited = [](const auto& named) { return !named.second->settings().meshes.empty(); };
+    if (address.empty() || std::ranges::none_of(listed_.all(), is_limited)) co_return viewer();
+    const std::vector<mesh> known = co_await meshes();
+    co_return pinfold::who_looks(address, known);
 }
 
 task<asker> task_board::who(arrival what) {
@@ -71,6 +87,11 @@ std::shared_ptr<session> task_board::worker_of(const task_row& task) const {
         if (each->row().id == task.session) return each;
     }
     return nullptr;
+}
+
+bool task_board::shows(const task_row& task, const viewer& who) const {
+    const worker_pointer worker = worker_of(task);
+    return !worker || who.sees(worker->settings());
 }
 
 bool task_board::may_see(const task_row& task, const asker& who) const {

@@ -67,6 +67,8 @@ public:
     [[nodiscard]] unix_milliseconds now() const { return with_.now(); }
     // This machine first; it alone where the others are not known at the moment.
     task<std::vector<machine>> machines();
+    task<std::vector<mesh>> meshes();            // none where they are not known
+    task<viewer> who_looks(std::string address); // at this machine's sessions
     task<asker> who(arrival what);
     task<std::vector<receiver>> look_at_receivers(); // of the other machines
 
@@ -76,7 +78,10 @@ public:
     [[nodiscard]] task_row find(const rpc_request& what, const asker& who);
     [[nodiscard]] task_row find(std::string_view id);
     // As ListTasks answers it: a page of those that are asked for.
-    [[nodiscard]] nlohmann::json list(const rpc_request& what);
+    [[nodiscard]] nlohmann::json list(const rpc_request& what, const viewer& who);
+    // Whether its session is one of those that the caller is told of.
+    [[nodiscard]] bool shows(const task_row& task, const viewer& who) const;
+    [[noreturn]] static void no_such_task(std::string_view id); // throws task_refusal (404)
     // Before a report: what the session made goes to who asked, so that it is there when the end is told. Does not wait
     // longer than the tool by which a worker reports.
     task<> bring_results(std::string id, std::string state);
