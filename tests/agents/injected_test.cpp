@@ -191,6 +191,6 @@ print('twice', say(post(to + '/a2a/rev') + post(to + '/a2a/rev', 'X-Shrooms-Cage
     CHECK(count_of(came, " HTTP/1.1\r\n") == 3);
     CHECK(count_of(came, "X-Shrooms-Caged: heron\r\n") == 3);
     CHECK(count_of(came, "hrooms-") == 3); // in a head, of any spelling
-    CHECK(count_of(came, "\"shrooms/from\":\"laptop/heron\"") == 3);
+    CHECK(count_of(came, R"("shrooms/from":"laptop/heron")") == 3);
     CHECK(count_of(came, "boss") == 0);
 }

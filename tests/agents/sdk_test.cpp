@@ -31,7 +31,7 @@ TEST_CASE(
           json{{"id", "rev:m-1"}, {"artifact", "the first result"}, {"from", "laptop (laptop/sdk)"}});
     CHECK(said["waited"] == json{{"state", "TASK_STATE_COMPLETED"}, {"artifact", "the second result"}});
 
-    const json streamed = said["streamed"];
+    const json& streamed = said["streamed"];
     REQUIRE(streamed.size() >= 2);
     CHECK(streamed.front()[0] == "task");
     CHECK(streamed.back() == json::array({"statusUpdate", "TASK_STATE_COMPLETED"}));

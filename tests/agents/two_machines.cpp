@@ -58,7 +58,7 @@ void prepare_mesh(world& net) {
         check(::chmod((folder / each).c_str(), 0644), "open {} to its reader", each);
 }
 
-std::vector<std::string> in_mesh(std::vector<std::string> words) {
+std::vector<std::string> in_mesh(const std::vector<std::string>& words) {
     const std::string id = std::to_string(owner_id);
     std::vector<std::string> whole{"/usr/bin/nsenter",
                                    "--net=/run/netns/" + common_ground::here().net().name() + "-mesh",

@@ -12,13 +12,14 @@ using nlohmann::json;
 
 namespace {
 
-json request(std::vector<std::string> argv, const char* mode = "caged", json more = json::object()) {
+json request(const std::vector<std::string>& argv, const char* mode = "caged",
+             const json& more = json::object()) {
     json body{{"mode", mode}, {"dir", "/var/tmp"}, {"argv", argv}};
     body.update(more);
     return body;
 }
 
-json shell(const char* script, const char* mode = "caged", json more = json::object()) {
+json shell(const char* script, const char* mode = "caged", const json& more = json::object()) {
     return request({"sh", "-c", script}, mode, more);
 }
 

@@ -274,7 +274,7 @@ probed cage_machine::run(const cage_kind& kind, std::vector<std::string> argv) {
     return start(kind, std::move(argv))->finish();
 }
 
-probed cage_machine::bare(std::vector<std::string> arguments) {
+probed cage_machine::bare(const std::vector<std::string>& arguments) {
     std::string command = "setpriv --reuid 65534 --regid 65534 --clear-groups " PINFOLD_LIBEXEC_DIR
                           "/pinfold-probe";
     for (const std::string& argument : arguments) command += " '" + argument + "'";

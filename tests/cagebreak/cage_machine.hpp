@@ -107,7 +107,7 @@ public:
     std::unique_ptr<running_cage> start(const cage_kind& kind, std::vector<std::string> argv,
                                         bool is_probe = false);
     // The probe with no cage around it, as the owner, in the machine's namespace: it must reach the target then.
-    probed bare(std::vector<std::string> arguments);
+    probed bare(const std::vector<std::string>& arguments);
 
     [[nodiscard]] test::world& net() noexcept { return world_; }
     [[nodiscard]] workshop& tools() noexcept { return tools_; }
@@ -119,13 +119,18 @@ public:
 private:
     friend class running_cage;
     cage_machine();
+    cage_machine(const cage_machine&) = delete;
+    cage_machine& operator=(const cage_machine&) = delete;
     ~cage_machine();
     std::vector<pinfold_denial> denials_of(std::uint64_t id);
 
     // Removes the folder once nothing is mounted in it any more, so it goes after what is attached there.
     struct folder_end {
-        const std::filesystem::path& folder;
+        explicit folder_end(const std::filesystem::path& of) : folder(of) {}
+        folder_end(const folder_end&) = delete;
+        folder_end& operator=(const folder_end&) = delete;
         ~folder_end();
+        const std::filesystem::path& folder;
     };
 
     test::world world_;

@@ -53,7 +53,8 @@ TEST_CASE("no program of the machine is overwritten while programs enter (B31)")
         if (i % 5 == 0) {
             try {
                 (void)cage->enter({script}, 1s);
-            } catch (const cage_failure&) {
+            } catch (const cage_failure& refused) {
+                UNSCOPED_INFO(refused.what());
             }
         }
     }

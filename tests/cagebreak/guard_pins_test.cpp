@@ -23,6 +23,8 @@ struct place {
     std::optional<guards> keeper; // ends and starts again
 
     place() { start(); }
+    place(const place&) = delete;
+    place& operator=(const place&) = delete;
     ~place() {
         if (keeper) keeper->detach(cage_id);
     }
@@ -43,8 +45,6 @@ std::uint32_t program_id(const std::filesystem::path& pin) {
     return info.id;
 }
 
-} // namespace
-
 // The kernel lets go of an unpinned link a moment later, after an RCU grace period.
 int once_unpinned(place& here) {
     int result = here.try_local();
@@ -54,6 +54,8 @@ int once_unpinned(place& here) {
     }
     return result;
 }
+
+} // namespace
 
 TEST_CASE("a cage stays guarded when the keeper ends, and the next one goes on with its policy") {
     place here;

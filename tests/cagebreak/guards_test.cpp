@@ -21,12 +21,14 @@ constexpr std::uint64_t cage_id = 0x7;
 // A cage's cgroup with some of the guards on it.
 class guarded {
 public:
-    explicit guarded(std::vector<guard> which = {all_guards.begin(), all_guards.end()})
+    explicit guarded(const std::vector<guard>& which = {all_guards.begin(), all_guards.end()})
         : guards_(pins_.path(), anchor_.fd()) {
         for (const guard one : which)
             if (!left_out::is(one)) guards_.attach(one, cgroup_.fd(), cage_id);
         left_out::from_guards(pins_.path(), cage_id);
     }
+    guarded(const guarded&) = delete;
+    guarded& operator=(const guarded&) = delete;
     ~guarded() { guards_.detach(cage_id); }
 
     guarded& in(cage_mode mode) {

@@ -122,6 +122,7 @@ public:
         errors_ = static_cast<int*>(memory);
     }
     results(const results&) = delete;
+    results& operator=(const results&) = delete;
     ~results() { ::munmap(errors_, count_ * sizeof(int)); }
     [[nodiscard]] int& operator[](std::size_t i) { return errors_[i]; }
 
@@ -136,6 +137,8 @@ public:
         guards_.attach(guard::destinations, cgroup_.fd(),
                        cage_id); // alone, so that sockets can be made without a policy
     }
+    guarded(const guarded&) = delete;
+    guarded& operator=(const guarded&) = delete;
     ~guarded() { guards_.detach(cage_id); }
 
     [[nodiscard]] guards& all() { return guards_; }

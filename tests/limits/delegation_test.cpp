@@ -22,6 +22,7 @@ public:
         group_ = cgroup::make(root.get(), name_);
     }
     top_cgroup(const top_cgroup&) = delete;
+    top_cgroup& operator=(const top_cgroup&) = delete;
     ~top_cgroup() {
         (void)group_.kill(std::chrono::seconds(5));
         (void)group_.remove();

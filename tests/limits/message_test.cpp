@@ -17,7 +17,7 @@ whole_machine& here() {
     return machine;
 }
 
-cli_result run(const char* memory, words command) {
+cli_result run(const char* memory, const words& command) {
     words all{"run", "--sealed", "--memory", memory, "--"};
     all.insert(all.end(), command.begin(), command.end());
     return here().run(std::move(all));

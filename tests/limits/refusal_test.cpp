@@ -31,6 +31,7 @@ public:
         group_.write("cgroup.procs", fmt::format("{}", pid));
     }
     occupied_cgroup(const occupied_cgroup&) = delete;
+    occupied_cgroup& operator=(const occupied_cgroup&) = delete;
     ~occupied_cgroup() {
         (void)group_.kill(std::chrono::seconds(5));
         (void)inside_.reap_within(std::chrono::seconds(5));

@@ -22,7 +22,7 @@ std::uint32_t allow_all(cage_mode, int, const endpoint&) {
 }
 
 struct both_modes {
-    explicit both_modes(destination_check check = machine_destinations())
+    explicit both_modes(const destination_check& check = machine_destinations())
         : relay(world, {{.id = caged, .mode = cage_mode::caged}, {.id = sealed, .mode = cage_mode::sealed}},
                 check) {}
 

@@ -132,7 +132,8 @@ cage_network relay_world::make_cage(std::uint64_t id) {
 }
 
 relay_process::relay_process(relay_world& world, std::vector<served> cages,
-                             destination_check check_destination, relay_limits limits, std::size_t most_fds) {
+                             const destination_check& check_destination, relay_limits limits,
+                             std::size_t most_fds) {
     std::vector<relay_cage> given;
     for (served& each : cages) {
         cage_network network = world.make_cage(each.id);

@@ -84,7 +84,7 @@ struct served {
 class relay_process {
 public:
     relay_process(relay_world& world, std::vector<served> cages,
-                  destination_check check = machine_destinations(), relay_limits limits = {},
+                  const destination_check& check = machine_destinations(), relay_limits limits = {},
                   std::size_t most_fds = 0);
     relay_process(const relay_process&) = delete;
     relay_process& operator=(const relay_process&) = delete;

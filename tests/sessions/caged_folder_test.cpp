@@ -24,6 +24,7 @@ struct place {
         fs::create_directories(home());
     }
     place(const place&) = delete;
+    place& operator=(const place&) = delete;
     ~place() {
         std::error_code ignored;
         fs::remove_all(root, ignored);

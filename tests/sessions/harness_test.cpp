@@ -93,7 +93,7 @@ TEST_CASE("garbage is no news, in any harness that speaks JSON") {
         const auto talk = each->converse();
         const std::string deep(100'000, '[');
         for (const std::string& line : std::vector<std::string>{
-                 "", "warning: something", "{", "[]", "null", "{\"type\":7}", "{\"type\":\"assistant\"",
+                 "", "warning: something", "{", "[]", "null", "{\"type\":7}", R"({"type":"assistant")",
                  "\xff\xfe", deep, R"({"type":"stream_event","event":[1]})",
                  R"({"type":"message_end","message":[]})",
                  R"({"type":"response","id":"pinfold-state","data":3})"}) {

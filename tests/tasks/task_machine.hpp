@@ -92,6 +92,7 @@ public:
     explicit task_machine(std::chrono::milliseconds hold = std::chrono::minutes(10), std::string address = "")
         : task_machine(std::make_unique<scratch_directory>(), hold, std::move(address)) {}
     task_machine(const task_machine&) = delete;
+    task_machine& operator=(const task_machine&) = delete;
     ~task_machine() {
         const std::uint64_t one = 1;
         std::ignore = ::write(stop_.get(), &one, sizeof one);

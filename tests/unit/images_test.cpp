@@ -65,6 +65,7 @@ public:
         write(root() / "var/lib/dpkg/info/passwd.list", "/etc\n");
     }
     fake_machine(const fake_machine&) = delete;
+    fake_machine& operator=(const fake_machine&) = delete;
     ~fake_machine() {
         std::error_code ignored;
         fs::remove_all(folder_, ignored);

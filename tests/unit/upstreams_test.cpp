@@ -18,6 +18,7 @@ struct key_file {
         replace_file_at(open_directory(folder).get(), "key", "a-key\n");
     }
     key_file(const key_file&) = delete;
+    key_file& operator=(const key_file&) = delete;
     ~key_file() {
         std::error_code ignored;
         std::filesystem::remove_all(folder, ignored);

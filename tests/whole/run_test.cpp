@@ -17,7 +17,7 @@ whole_machine& here() {
     return machine;
 }
 
-cli_result run_in(const char* mode, words command, const std::string& input = "") {
+cli_result run_in(const char* mode, const words& command, const std::string& input = "") {
     words all{"run", mode, "--"};
     all.insert(all.end(), command.begin(), command.end());
     return here().run(all, input);

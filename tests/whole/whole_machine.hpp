@@ -64,6 +64,8 @@ public:
 
 private:
     common_ground();
+    common_ground(const common_ground&) = delete;
+    common_ground& operator=(const common_ground&) = delete;
     ~common_ground();
     void plant(const std::string& text, const char* over) const;
 

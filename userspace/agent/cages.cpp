@@ -203,6 +203,7 @@ std::shared_ptr<cage_record> cages::find(std::string_view name) const {
 
 std::vector<std::shared_ptr<cage_record>> cages::known() const {
     std::vector<std::shared_ptr<cage_record>> list;
+    list.reserve(by_name_.size());
     for (const auto& [name, record] : by_name_) list.push_back(record);
     return list;
 }

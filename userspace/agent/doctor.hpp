@@ -12,7 +12,7 @@
 
 namespace pinfold {
 
-class cages;
+class cages; // NOLINT(cppcoreguidelines-virtual-class-destructor): it is final, see cages.hpp
 
 struct doctor_probe { // one forbidden act
     cage_mode mode = cage_mode::sealed;

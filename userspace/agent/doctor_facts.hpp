@@ -7,7 +7,7 @@
 
 namespace pinfold {
 
-class cages;
+class cages; // NOLINT(cppcoreguidelines-virtual-class-destructor): it is final, see cages.hpp
 
 void add_agent_facts(const cages& owned, std::vector<wire::fact>& into);
 

@@ -345,6 +345,7 @@ void cage::hand_mounts_over() {
     shared.push_back(tools_.trees.sys());
     shared.push_back(tools_.trees.empty());
     std::vector<int> fds;
+    fds.reserve(layers_.size() + shared.size() + 1 + binds_.size());
     for (const unique_fd& layer : layers_) fds.push_back(layer.get());
     for (const unique_fd& tree : shared) fds.push_back(tree.get());
     fds.push_back(devpts_.get());

@@ -85,6 +85,8 @@ public:
     // Takes over a cage that an earlier keeper made; throws where it is not whole.
     static std::unique_ptr<cage> adopt(workshop& tools, std::uint64_t id, cage_spec spec,
                                        std::vector<step> steps, std::uint32_t id_base);
+    cage(const cage&) = delete;
+    cage& operator=(const cage&) = delete;
     ~cage(); // destroy(), unless leave_running() was said
 
     // Lets the first instruction run, and waits until the program has been executed. Throws cage_failure.

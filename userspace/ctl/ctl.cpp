@@ -94,6 +94,7 @@ int help(const words& rest) {
 // For the scripts of `completion`: one word a line.
 int print_completions(const words& rest) {
     std::vector<completed_verb> known;
+    known.reserve(verbs.size() + 1);
     for (const verb& each : verbs) known.push_back({.name = each.name, .act = each.act});
     known.push_back({.name = "help"});
     words typed(rest.begin() + (!rest.empty() && rest.front() == "--" ? 1 : 0), rest.end());

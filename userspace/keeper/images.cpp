@@ -67,6 +67,7 @@ class unfinished_build {
 public:
     unfinished_build(int folder, std::string name) : folder_(folder), name_(std::move(name)) {}
     unfinished_build(const unfinished_build&) = delete;
+    unfinished_build& operator=(const unfinished_build&) = delete;
     ~unfinished_build() {
         if (!name_.empty()) remove_tree_at(folder_, name_.c_str());
     }
@@ -130,7 +131,7 @@ image images::get(std::string_view name) {
              printable(name), longest_name);
     const fs::path tree = folder_ / name;
     if (!is_directory(AT_FDCWD, tree.c_str()))
-        fail("use image \"{}\": there is no directory {}; put a root filesystem there, or use image \"host\"",
+        fail(R"(use image "{}": there is no directory {}; put a root filesystem there, or use image "host")",
              name, tree.native());
     for (const char* part : {"usr", "etc"})
         if (!is_directory(AT_FDCWD, (tree / part).c_str()))

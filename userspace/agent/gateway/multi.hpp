@@ -43,7 +43,7 @@ public:
     [[nodiscard]] bool quiet() const noexcept { return watches_.empty() && !timer_.armed(); }
 
 private:
-    struct watch;
+    struct watch; // NOLINT(cppcoreguidelines-virtual-class-destructor): it is final, see multi.cpp
     void run() noexcept override;
     void act(curl_socket_t on, int events) noexcept;
     void rang();

@@ -25,6 +25,8 @@ public:
     static constexpr std::uint64_t largest_body = std::uint64_t{128} << 20;
 
     model_request_reader();
+    model_request_reader(const model_request_reader&) = delete;
+    model_request_reader& operator=(const model_request_reader&) = delete;
     ~model_request_reader();
 
     // Takes what belongs to this request; body bytes go behind `body`. Returns what was taken. After a mistake bad() is set.

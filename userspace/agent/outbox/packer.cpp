@@ -38,6 +38,7 @@ struct packer::writer {
             fail("make an archive: {}", tar == nullptr ? "no memory" : ::archive_error_string(tar));
     }
     writer(const writer&) = delete;
+    writer& operator=(const writer&) = delete;
     ~writer() { ::archive_write_free(tar); }
 
     static la_ssize_t put(archive* of, void* self, const void* bytes, std::size_t size) {

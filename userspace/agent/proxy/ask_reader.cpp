@@ -1,5 +1,7 @@
 #include "agent/proxy/ask_reader.hpp"
 
+#include "base/error.hpp"
+
 #include <algorithm>
 
 namespace pinfold {
@@ -31,19 +33,25 @@ const char* ambiguity(const beast::http::fields& fields) {
 } // namespace
 
 void ask_reader::begin() {
-    parser_.emplace();
-    parser_->header_limit(longest_head);
-    parser_->body_limit(largest_drop + 1);
+    parser_type& parser = parser_.emplace();
+    parser.header_limit(longest_head);
+    parser.body_limit(largest_drop + 1);
     refusal_.reset();
 }
 
+ask_reader::parser_type& ask_reader::begun() {
+    if (!parser_) fail("read a request: none was begun");
+    return *parser_;
+}
+
 bool ask_reader::take_head(std::string& held) {
+    parser_type& parser = begun();
     beast::error_code error;
     if (!held.empty()) {
-        const std::size_t used = parser_->put(boost::asio::const_buffer(held.data(), held.size()), error);
+        const std::size_t used = parser.put(boost::asio::const_buffer(held.data(), held.size()), error);
         held.erase(0, used);
     }
-    if (parser_->is_header_done()) return keep_head();
+    if (parser.is_header_done()) return keep_head();
     if (error == beast::http::error::header_limit)
         refuse(431, "the head of the request is longer than 16 KiB");
     else if (error == beast::http::error::body_limit)
@@ -54,7 +62,8 @@ bool ask_reader::take_head(std::string& held) {
 }
 
 bool ask_reader::keep_head() {
-    const auto& message = parser_->get();
+    const parser_type& parser = begun();
+    const auto& message = parser.get();
     if (const char* why = ambiguity(message.base())) {
         refuse(400, why);
         return true;
@@ -67,23 +76,24 @@ bool ask_reader::keep_head() {
              .target = {message.target().data(), message.target().size()},
              .content_type = text_of(message.base(), beast::http::field::content_type),
              .accept = text_of(message.base(), beast::http::field::accept)};
-    keep_alive_ = parser_->keep_alive();
+    keep_alive_ = parser.keep_alive();
     expects_continue_ = beast::iequals(message[beast::http::field::expect], "100-continue");
     announced_.reset();
-    if (const auto length = parser_->content_length(); length && !parser_->chunked()) announced_ = *length;
-    if (!parser_->chunked() && !announced_) announced_ = 0;
+    if (const auto length = parser.content_length(); length && !parser.chunked()) announced_ = *length;
+    if (!parser.chunked() && !announced_) announced_ = 0;
     return true;
 }
 
 ask_reader::part ask_reader::take_part(std::string& held, std::string& into) {
+    parser_type& parser = begun();
     into.clear();
-    while (!parser_->is_done()) {
+    while (!parser.is_done()) {
         if (held.empty()) return part::more;
         into.resize(std::min(held.size(), longest_part)); // no part is longer than what came
-        auto& body = parser_->get().body();
+        auto& body = parser.get().body();
         body = {into.data(), into.size(), true};
         beast::error_code error;
-        const std::size_t used = parser_->put(boost::asio::const_buffer(held.data(), held.size()), error);
+        const std::size_t used = parser.put(boost::asio::const_buffer(held.data(), held.size()), error);
         held.erase(0, used);
         into.resize(into.size() - body.size);
         if (error && error != beast::http::error::need_buffer && error != beast::http::error::need_more) {
@@ -91,7 +101,7 @@ ask_reader::part ask_reader::take_part(std::string& held, std::string& into) {
             return part::refused;
         }
         if (!into.empty()) return part::some;
-        if (used == 0 && !parser_->is_done()) return part::more; // of a chunk's frame the rest is missing
+        if (used == 0 && !parser.is_done()) return part::more; // of a chunk's frame the rest is missing
     }
     return part::whole;
 }

@@ -36,6 +36,7 @@ public:
 private:
     using parser_type = boost::beast::http::request_parser<boost::beast::http::buffer_body>;
     [[nodiscard]] bool keep_head();
+    [[nodiscard]] parser_type& begun();
 
     std::optional<parser_type> parser_;
     proxy_head head_;

@@ -79,7 +79,7 @@ task<std::optional<std::string>> proxy_connection::read_part() {
 
 task<std::optional<std::string>> proxy_connection::read_body(std::size_t most) {
     std::string whole;
-    if (announced() && *announced() > most) {
+    if (announced().value_or(0) > most) {
         reader_.refuse(413, fmt::format("the body is longer than {} MiB", most >> 20U));
         co_return std::nullopt;
     }

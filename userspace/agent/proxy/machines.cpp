@@ -69,7 +69,7 @@ known_machines parse_peers(std::string_view text) {
         const std::string label = text_of(each, "mesh");
         if (one.name.empty() || one.name.find_first_of("/ \r\n") != std::string::npos ||
             !is_address(one.addr))
-            fail("the peers file: each machine has a \"name\" and an \"addr\", a numeric address; see {}",
+            fail(R"(the peers file: each machine has a "name" and an "addr", a numeric address; see {})",
                  each.dump());
         const std::pair named(one.name, label);
         if (std::ranges::find(seen, named) != seen.end())

@@ -38,7 +38,14 @@ std::string text_of(const beast::http::fields& from, beast::http::field name) {
 } // namespace
 
 struct peer::parts {
-    std::optional<beast::http::response_parser<beast::http::buffer_body>> parser;
+    using parser_type = beast::http::response_parser<beast::http::buffer_body>;
+
+    parser_type& begun() {
+        if (!parser) fail("read an answer: none was begun");
+        return *parser;
+    }
+
+    std::optional<parser_type> parser;
     std::string held; // what came, and was not parsed yet
 };
 
@@ -114,9 +121,8 @@ task<bool> peer::answers_within(std::chrono::nanoseconds limit) {
 task<peer::answer> peer::read_head(std::chrono::seconds limit) {
     beast::error_code error;
     do { // "100 Continue" and its kin are no answers
-        parts_->parser.emplace();
-        parts_->parser->body_limit(boost::none);
-        auto& parser = *parts_->parser;
+        auto& parser = parts_->parser.emplace();
+        parser.body_limit(boost::none);
         while (!parser.is_header_done()) {
             if (!parts_->held.empty()) {
                 const std::size_t used = parser.put(
@@ -128,18 +134,19 @@ task<peer::answer> peer::read_head(std::chrono::seconds limit) {
                 fail("the agent at {} does not speak HTTP: {}", whom_, error.message());
             if (!co_await receive_more(limit)) fail("the agent at {} hung up without an answer", whom_);
         }
-    } while (parts_->parser->get().result_int() / 100 == 1);
-    const auto& message = parts_->parser->get();
+    } while (parts_->begun().get().result_int() / 100 == 1);
+    const auto& parser = parts_->begun();
+    const auto& message = parser.get();
     answer made{.status = static_cast<int>(message.result_int()),
                 .content_type = text_of(message.base(), beast::http::field::content_type),
                 .cache_control = text_of(message.base(), beast::http::field::cache_control),
-                .keep_alive = parts_->parser->keep_alive()};
-    if (const auto length = parts_->parser->content_length()) made.length = *length;
+                .keep_alive = parser.keep_alive()};
+    if (const auto length = parser.content_length()) made.length = *length;
     co_return made;
 }
 
 task<std::string> peer::read_body() {
-    auto& parser = *parts_->parser;
+    auto& parser = parts_->begun();
     std::string part;
     while (!parser.is_done()) {
         grow(part, read_size);

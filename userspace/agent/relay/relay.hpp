@@ -71,6 +71,8 @@ struct relay_figures {
 class relay {
 public:
     relay(uring& ring, destination_check check, relay_limits limits = {});
+    relay(const relay&) = delete;
+    relay& operator=(const relay&) = delete;
     ~relay();
 
     void add(relay_cage cage);       // served from here on
@@ -83,7 +85,7 @@ public:
     [[nodiscard]] bool answers_at_gateway(std::uint64_t cage, int protocol, std::uint16_t port) const;
 
 private:
-    struct parts;
+    struct parts; // NOLINT(cppcoreguidelines-virtual-class-destructor): it is final, see relay.cpp
     std::unique_ptr<parts> parts_;
 };
 

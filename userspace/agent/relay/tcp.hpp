@@ -10,7 +10,7 @@
 
 namespace pinfold {
 
-class held_syn;
+class held_syn; // NOLINT(cppcoreguidelines-virtual-class-destructor): it is final, see held_syn.hpp
 class served_cage;
 
 class tcp_side {

@@ -51,8 +51,8 @@ scan::scan(std::filesystem::path project, limits within)
     enter(std::move(start), "", false, false);
 }
 
-void scan::add(std::string path, std::string kind, std::string what, std::string mark, std::string why,
-               std::vector<std::string> details) {
+void scan::add(const std::string& path, std::string kind, const std::string& what, const std::string& mark,
+               std::string why, std::vector<std::string> details) {
     if (seen_.items.size() == within_.items) {
         seen_.is_complete = false;
         return;
@@ -170,7 +170,7 @@ void scan::look_into(const level& in, const std::string& name, const unique_fd& 
     std::string mark = hash_of(text);
     if (static_cast<std::size_t>(seen.st_size) > text.size())
         mark += " " + stamp_of(seen); // its end was not read
-    if (in.in_git) return look_at_git_file(in, name, text, std::move(mark));
+    if (in.in_git) return look_at_git_file(in, name, text, mark);
     if (name == ".git") {
         if (text.starts_with("gitdir:"))
             add(path, "git-folder", shown(text.substr(0, text.find('\n'))), mark,
@@ -189,13 +189,13 @@ void scan::look_into(const level& in, const std::string& name, const unique_fd& 
     if (kind == nullptr) return;
     std::vector<std::string> details;
     if (name.ends_with(".json") && name != "package.json") details = commands_in(text);
-    add(path, kind->kind, "", std::move(mark), kind->why, std::move(details));
+    add(path, kind->kind, "", mark, kind->why, std::move(details));
 }
 
 void scan::look_at_git_file(const level& in, const std::string& name, const std::string& text,
-                            std::string mark) {
+                            const std::string& mark) {
     const std::string path = in.path + name;
-    if (in.is_hooks) return add(path, "git-hook", "", std::move(mark), "git runs it: " + plain_line(name));
+    if (in.is_hooks) return add(path, "git-hook", "", mark, "git runs it: " + plain_line(name));
     if (path.ends_with("info/attributes")) return read_attributes(path, text);
     read_settings(path, text);
 }

@@ -59,11 +59,11 @@ private:
     void look_at_mode(const std::string& path, const unique_fd& place, const struct stat& seen);
     void look_into(const level& in, const std::string& name, const unique_fd& file, const struct stat& seen);
     void look_at_git_file(const level& in, const std::string& name, const std::string& text,
-                          std::string mark);
+                          const std::string& mark);
     void read_settings(const std::string& path, const std::string& text);
     void read_attributes(const std::string& path, const std::string& text);
-    void add(std::string path, std::string kind, std::string what, std::string mark, std::string why,
-             std::vector<std::string> details = {});
+    void add(const std::string& path, std::string kind, const std::string& what, const std::string& mark,
+             std::string why, std::vector<std::string> details = {});
 
     std::filesystem::path project_;
     limits within_;
