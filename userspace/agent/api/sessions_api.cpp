@@ -48,7 +48,7 @@ json tail_of(services& with, const session& one, std::size_t count) {
 
 http::response shown(services& with, const session& one, int status = 200) {
     json whole = to_json(one, with.listed->world().with);
-    show_tasks(with, one, whole);
+    shown_tasks(with, one).add(one, whole);
     return answer_json(whole, status);
 }
 
@@ -91,11 +91,12 @@ task<std::optional<http::response>> list_sessions(services& with, exchange& aske
     if (whole_list && tail == 0 && kept.text && kept.rows == fresh.rows && kept.passing == fresh.passing &&
         now < kept.until)
         co_return http::response{.kept = kept.text};
+    const shown_tasks tasks(with);
     json list = json::array();
     for (const auto& [name, each] : with.listed->all()) {
         if (!asked.shows.sees(each->settings())) continue;
         json one = to_json(*each, world.with);
-        show_tasks(with, *each, one);
+        tasks.add(*each, one);
         if (tail > 0) one["tail"] = tail_of(with, *each, tail);
         if (one.contains("limited") && each->model().limited.until_seconds > 0)
             fresh.until = std::min(fresh.until, each->model().limited.until_seconds);

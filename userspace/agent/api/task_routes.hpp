@@ -3,8 +3,11 @@
 
 #include "agent/api/services.hpp"
 #include "agent/sessions/session.hpp"
+#include "agent/tasks/task_row.hpp"
 
+#include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
 
 namespace pinfold {
 
@@ -22,8 +25,22 @@ task<std::optional<http::response>> drop_file(services&, exchange&);
 task<std::optional<http::response>> list_dropped(services&, exchange&);
 task<std::optional<http::response>> remove_dropped(services&, exchange&);
 
-// What a session's tasks and refused files add to it.
-void show_tasks(services& with, const session& one, nlohmann::json& into);
+// What tasks and refused files add to their sessions: of one, or of all with as many questions to the store.
+class shown_tasks {
+public:
+    explicit shown_tasks(services& with);
+    shown_tasks(services& with, const session& only);
+    void add(const session& to, nlohmann::json& into) const;
+
+private:
+    void count(std::span<const task_row> open);
+
+    struct counts {
+        std::size_t open = 0, stalled = 0, held = 0;
+    };
+    std::map<std::int64_t, counts> counts_; // by session
+    std::multimap<std::int64_t, file_request> requests_;
+};
 
 // The caged session that asks, as its own agent says; empty = none does. A header without a name is a cage's all the same.
 [[nodiscard]] std::string caged_session(const http::request& request);

@@ -109,23 +109,38 @@ task<std::optional<http::response>> decline_task(services& with, exchange& asked
     co_return shown(with, with.tasks->decline(std::move(task), std::move(reason), asked.by));
 }
 
-void show_tasks(services& with, const session& one, json& into) {
+shown_tasks::shown_tasks(services& with) {
     if (with.tasks == nullptr) return;
-    std::size_t open = 0, stalled = 0, held = 0;
-    for (const task_row& each : with.tasks->kept().open(one.row().id)) {
-        if (each.state == task_state::held)
-            ++held;
-        else
-            ++open;
-        if (each.stalled) ++stalled;
+    count(with.tasks->kept().open());
+    requests_ = with.tasks->kept().requests();
+}
+
+shown_tasks::shown_tasks(services& with, const session& only) {
+    if (with.tasks == nullptr) return;
+    const std::int64_t id = only.row().id;
+    count(with.tasks->kept().open(id));
+    for (file_request& each : with.tasks->kept().requests(id)) requests_.emplace(id, std::move(each));
+}
+
+void shown_tasks::count(std::span<const task_row> open) {
+    for (const task_row& each : open) {
+        counts& of = counts_[each.session];
+        ++(each.state == task_state::held ? of.held : of.open);
+        if (each.stalled) ++of.stalled;
     }
-    if (open > 0) into["tasks_open"] = open;
-    if (stalled > 0) into["tasks_stalled"] = stalled;
-    if (held > 0) into["tasks_held"] = held;
-    json requests = json::array();
-    for (const file_request& each : with.tasks->kept().requests(one.row().id))
-        requests.push_back(request_json(each));
-    if (!requests.empty()) into["file_requests"] = std::move(requests);
+}
+
+void shown_tasks::add(const session& to, json& into) const {
+    if (const auto found = counts_.find(to.row().id); found != counts_.end()) {
+        const auto& [open, stalled, held] = found->second;
+        if (open > 0) into["tasks_open"] = open;
+        if (stalled > 0) into["tasks_stalled"] = stalled;
+        if (held > 0) into["tasks_held"] = held;
+    }
+    const auto [first, last] = requests_.equal_range(to.row().id);
+    if (first == last) return;
+    json& requests = into["file_requests"] = json::array();
+    for (auto each = first; each != last; ++each) requests.push_back(request_json(each->second));
 }
 
 std::string caged_session(const http::request& request) {

@@ -127,7 +127,13 @@ task_store::task_store(database& in)
                         "file_requests WHERE session = ?1 ORDER BY time DESC, sender LIMIT ?2)"),
       drop_request_(in, "DELETE FROM file_requests WHERE session = ? AND sender = ?"),
       requests_(in, "SELECT sender, name, size, time FROM file_requests WHERE session = ? "
-                    "ORDER BY time DESC, sender") {}
+                    "ORDER BY time DESC, sender"),
+      all_requests_(in, "SELECT sender, name, size, time, session FROM file_requests "
+                        "ORDER BY session, time DESC, sender") {}
+
+file_request task_store::request_row(statement& from) {
+    return {.from = from.text(0), .name = from.text(1), .size = from.number(2), .at = from.number(3)};
+}
 
 std::vector<task_row> task_store::rows(statement& from) {
     std::vector<task_row> list;
@@ -235,12 +241,15 @@ void task_store::remove_request(std::int64_t session, std::string_view from) {
 std::vector<file_request> task_store::requests(std::int64_t session) {
     std::vector<file_request> list;
     requests_.bind(session);
-    while (requests_.next())
-        list.push_back({.from = requests_.text(0),
-                        .name = requests_.text(1),
-                        .size = requests_.number(2),
-                        .at = requests_.number(3)});
+    while (requests_.next()) list.push_back(request_row(requests_));
     return list;
+}
+
+std::multimap<std::int64_t, file_request> task_store::requests() {
+    std::multimap<std::int64_t, file_request> all;
+    while (all_requests_.next())
+        all.emplace_hint(all.end(), all_requests_.number(4), request_row(all_requests_));
+    return all;
 }
 
 } // namespace pinfold

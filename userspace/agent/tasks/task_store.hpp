@@ -4,6 +4,7 @@
 #include "agent/store/database.hpp"
 #include "agent/tasks/task_row.hpp"
 
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -41,6 +42,7 @@ public:
     void put_request(std::int64_t session, const file_request& what, std::size_t most);
     void remove_request(std::int64_t session, std::string_view from);
     [[nodiscard]] std::vector<file_request> requests(std::int64_t session); // newest first
+    [[nodiscard]] std::multimap<std::int64_t, file_request> requests();     // by session, newest first
 
 private:
     struct migrated {
@@ -48,12 +50,13 @@ private:
     };
 
     [[nodiscard]] static std::vector<task_row> rows(statement& from);
+    [[nodiscard]] static file_request request_row(statement& from);
 
     database& in_;
     migrated migrated_;
     statement insert_, update_, by_number_, by_id_, by_message_, all_, open_, open_of_, note_, count_, drop_;
     statement add_message_, knows_, messages_, delivered_, put_request_, cut_requests_, drop_request_,
-        requests_;
+        requests_, all_requests_;
 };
 
 } // namespace pinfold
