@@ -2,6 +2,7 @@
 #include "support/cli_process.hpp"
 #include "support/fake_keeper.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 using namespace pinfold::test;
@@ -27,7 +28,7 @@ struct world {
 };
 
 std::size_t lines_of(const std::string& text) {
-    return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+    return static_cast<std::size_t>(std::ranges::count(text, '\n'));
 }
 
 } // namespace

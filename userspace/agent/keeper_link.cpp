@@ -129,9 +129,10 @@ task<wire::message> keeper_link::request(wire::body question) {
         pending_.emplace(number, asked);
     }
     co_await asked->done.wait();
-    if (!asked->answer) throw keeper_unreachable(trouble_);
-    if (const auto* no = std::get_if<wire::failed>(&asked->answer->body)) throw keeper_refused(no->text);
-    co_return std::move(*asked->answer);
+    std::optional<wire::message>& answer = asked->answer;
+    if (!answer) throw keeper_unreachable(trouble_);
+    if (const auto* no = std::get_if<wire::failed>(&answer->body)) throw keeper_refused(no->text);
+    co_return std::move(*answer);
 }
 
 } // namespace pinfold

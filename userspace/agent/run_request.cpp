@@ -56,7 +56,7 @@ std::vector<std::string> make_environment(const command_request& from, run_mode 
     variables.insert_or_assign("PINFOLD_MODE", to_string(mode));
     std::vector<std::string> list;
     list.reserve(variables.size());
-    for (const auto& [key, value] : variables) list.push_back(key + "=" + value);
+    for (const auto& [key, value] : variables) list.push_back(fmt::format("{}={}", key, value));
     return list;
 }
 

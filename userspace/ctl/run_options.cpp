@@ -124,21 +124,21 @@ std::string checked_name(const std::string& name) {
 json limits_of(const parsed_line& line) {
     json limits = json::object();
     const auto wrong = [&](const char* option, const char* must) {
-        throw usage_error(fmt::format("--{} {}: must be {}", option, line.text(option), must));
+        return usage_error(fmt::format("--{} {}: must be {}", option, line.text(option), must));
     };
     if (line.has("memory")) {
         const auto bytes = parse_bytes(line.text("memory"));
-        if (!bytes) wrong("memory", "an amount like 512m or 4g");
+        if (!bytes) throw wrong("memory", "an amount like 512m or 4g");
         limits["memory"] = *bytes;
     }
     if (line.has("cpus")) {
         const auto cpus = parse_cpus(line.text("cpus"));
-        if (!cpus) wrong("cpus", "a number like 1.5");
+        if (!cpus) throw wrong("cpus", "a number like 1.5");
         limits["cpus"] = *cpus;
     }
     if (line.has("pids")) {
         const auto processes = parse_count(line.text("pids"));
-        if (!processes) wrong("pids", "a whole number");
+        if (!processes) throw wrong("pids", "a whole number");
         limits["pids"] = *processes;
     }
     return limits;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <utility>
 #include <vector>
 
 namespace pinfold {
@@ -33,20 +34,26 @@ bool is_system(std::uint64_t id) {
     return id < first_person || id == nobody;
 }
 
-// The fields of one line, where there are `count` and the third is the id of a system account.
-std::optional<std::vector<std::string_view>> system_line(std::string_view line, std::size_t count) {
+struct account {
+    std::vector<std::string_view> field;
+    std::uint64_t id = 0;
+};
+
+// One line, where it has `count` fields and the third is the id of a system account.
+std::optional<account> system_line(std::string_view line, std::size_t count) {
     std::vector<std::string_view> fields = split(line, ':');
     if (fields.size() != count || fields[0].empty()) return std::nullopt;
     const std::optional<std::uint64_t> id = parse_number(fields[2]);
     if (!id || !is_system(*id)) return std::nullopt;
-    return fields;
+    return account{.field = std::move(fields), .id = *id};
 }
 
-void add_user(system_accounts& to, const std::vector<std::string_view>& field) {
+void add_user(system_accounts& to, const account& one) {
+    const std::vector<std::string_view>& field = one.field;
     to.passwd += fmt::format("{}:x:{}:{}:{}:{}:{}\n", field[0], field[2], field[3], field[4], field[5],
                              field[6]);
     to.shadow += fmt::format("{}:*:::::::\n", field[0]); // no dates: nothing ever expires
-    if (field[0] == "_apt") to.apt_user = static_cast<uid_t>(*parse_number(field[2]));
+    if (field[0] == "_apt") to.apt_user = static_cast<uid_t>(one.id);
 }
 
 std::string kept_members(std::string_view members, const std::vector<std::string_view>& users) {
@@ -79,23 +86,23 @@ system_accounts read_system_accounts(std::string_view passwd, std::string_view g
     system_accounts accounts;
     std::vector<std::string_view> users;
     for (const std::string_view line : lines(passwd)) {
-        const auto fields = system_line(line, 7);
-        if (!fields) continue;
-        add_user(accounts, *fields);
-        users.push_back((*fields)[0]);
+        const auto user = system_line(line, 7);
+        if (!user) continue;
+        add_user(accounts, *user);
+        users.push_back(user->field[0]);
     }
     if (std::ranges::find(users, "root") == users.end()) {
         accounts.passwd.insert(0, root_line);
         accounts.shadow.insert(0, "root:*:::::::\n");
     }
     for (const std::string_view line : lines(group)) {
-        const auto fields = system_line(line, 4);
-        if (!fields) continue;
-        const std::string_view name = (*fields)[0];
-        const std::string members = kept_members((*fields)[3], users);
-        accounts.group += fmt::format("{}:x:{}:{}\n", name, (*fields)[2], members);
+        const auto one = system_line(line, 4);
+        if (!one) continue;
+        const std::string_view name = one->field[0];
+        const std::string members = kept_members(one->field[3], users);
+        accounts.group += fmt::format("{}:x:{}:{}\n", name, one->field[2], members);
         accounts.gshadow += fmt::format("{}:*::{}\n", name, members);
-        if (name == "shadow") accounts.shadow_group = static_cast<gid_t>(*parse_number((*fields)[2]));
+        if (name == "shadow") accounts.shadow_group = static_cast<gid_t>(one->id);
     }
     return accounts;
 }

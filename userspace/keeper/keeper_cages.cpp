@@ -48,7 +48,8 @@ void make_room(const cgroup& group, const std::string& name, std::uint64_t limit
     if (const std::uint64_t now = current(); now > limit) {
         try {
             group.write("memory.reclaim", fmt::format("{}", now - limit));
-        } catch (const std::system_error&) { // not all of it could be: that is asked next
+        } catch (const std::system_error& error) { // not all of it could be: that is asked next
+            spdlog::debug("cage {}: {}", name, error.what());
         }
     }
     if (const std::uint64_t now = current(); now > limit)

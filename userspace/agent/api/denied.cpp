@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <ranges>
 #include <vector>
 
 namespace pinfold {
@@ -13,10 +14,9 @@ using nlohmann::json;
 json denied_summary(const denial_log& from, std::uint64_t cage) {
     constexpr std::size_t most = 8;
     json groups = json::array();
-    const auto& entries = from.entries();
-    for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
-        if (entry->what.cage != cage) continue;
-        json one = to_json(*entry);
+    for (const auto& entry : from.entries() | std::views::reverse) {
+        if (entry.what.cage != cage) continue;
+        json one = to_json(entry);
         for (const char* key : {"time", "cage", "pid", "comm", "why", "remedy"}) one.erase(key);
         const auto known = std::ranges::find_if(groups, [&](const json& group) {
             json bare = group;

@@ -19,6 +19,7 @@ struct follower {
 
     explicit follower(std::shared_ptr<session> whose) : of(std::move(whose)) {}
     follower(const follower&) = delete;
+    follower& operator=(const follower&) = delete;
     ~follower() { of->forget(heard); }
 };
 

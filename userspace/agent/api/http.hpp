@@ -50,6 +50,8 @@ struct response {
 class request_reader {
 public:
     request_reader();
+    request_reader(const request_reader&) = delete;
+    request_reader& operator=(const request_reader&) = delete;
     ~request_reader();
 
     enum class state {

@@ -44,7 +44,7 @@ bool is_never_allowed(const pinfold_denial& what) {
 }
 
 std::string comm_text(const pinfold_denial& what) {
-    const auto* end = std::find(std::begin(what.comm), std::end(what.comm), '\0');
+    const auto* end = std::ranges::find(what.comm, '\0');
     return {static_cast<const char*>(what.comm), end};
 }
 

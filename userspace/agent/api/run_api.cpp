@@ -19,6 +19,7 @@ public:
         with.sessions.insert(&session);
     }
     registered(const registered&) = delete;
+    registered& operator=(const registered&) = delete;
     ~registered() { with_.sessions.erase(&session_); }
 
 private:

@@ -12,8 +12,7 @@ using nlohmann::json;
 
 namespace {
 
-json cage_of(const session& one, const session_world::settings& with) {
-    const cage_options& cage = *one.options().cage;
+json cage_of(const session& one, const cage_options& cage, const session_world::settings& with) {
     json shown{{"image", cage.image.empty() ? with.image : cage.image}};
     if (cage.nix) shown["nix"] = true;
     if (cage.github) shown["github"] = true;
@@ -78,7 +77,7 @@ json to_json(const session& one, const session_world::settings& with) {
     if (row.requests > 0)
         shown["usage"] = {
             {"requests", row.requests}, {"tokens_in", row.tokens_in}, {"tokens_out", row.tokens_out}};
-    if (one.options().cage) shown["cage"] = cage_of(one, with);
+    if (const auto& cage = one.options().cage) shown["cage"] = cage_of(one, *cage, with);
     return shown;
 }
 

@@ -137,12 +137,12 @@ task<std::optional<http::response>> change_session(services& with, exchange& ask
     co_await refuse_unknown_meshes(with, *change);
     const std::string shared = shared_folder_name(one->settings().meshes);
     one->change(*change, asked.by);
-    const bool shares = one->options().cage && one->options().cage->shared;
-    if (shares && shared_folder_name(one->settings().meshes) != shared)
+    const auto& cage = one->options().cage;
+    if (cage && cage->shared && shared_folder_name(one->settings().meshes) != shared)
         co_await one->remake_cage("it is on other meshes now, which have another shared folder");
     if (with.tasks != nullptr) {
-        if (change->ignore_file_request)
-            with.tasks->kept().remove_request(one->row().id, *change->ignore_file_request);
+        if (const auto& from = change->ignore_file_request)
+            with.tasks->kept().remove_request(one->row().id, *from);
         with.tasks->reconsider(one);
     }
     co_return shown(with, *one);

@@ -115,7 +115,7 @@ task<std::optional<http::response>> read_history(services& with, exchange& asked
             lines.push_back({{"time", line.time}, {"role", line.role}, {"text", line.text}});
         return true;
     });
-    std::reverse(lines.begin(), lines.end());
+    std::ranges::reverse(lines);
     if (lines.size() < limit) {
         json all = co_await lines_before(with, one, before, limit - lines.size());
         all.insert(all.end(), lines.begin(), lines.end());

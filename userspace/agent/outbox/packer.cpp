@@ -90,38 +90,38 @@ void packer::write(const void* bytes, std::size_t size) {
 }
 
 // First aside, whole: what changes while it is read is not packed, and a tar has no way back.
-void packer::copy_part() {
+void packer::copy_part(const found& now) {
     std::array<char, part_size> part{};
-    const auto size = static_cast<std::uint64_t>(now_->seen.st_size);
+    const auto size = static_cast<std::uint64_t>(now.seen.st_size);
     const std::size_t wanted = std::min<std::uint64_t>(part.size(), size - at_);
-    const ssize_t got = ::pread(now_->file.get(), part.data(), wanted, static_cast<off_t>(at_));
+    const ssize_t got = ::pread(now.file.get(), part.data(), wanted, static_cast<off_t>(at_));
     struct stat seen{};
-    if (got < 0 || (got == 0 && wanted > 0) || ::fstat(now_->file.get(), &seen) != 0 ||
-        !is_same(now_->seen, seen)) {
-        walk_.take_back(*now_);
-        walk_.leave_out(now_->name, reason::changed);
+    if (got < 0 || (got == 0 && wanted > 0) || ::fstat(now.file.get(), &seen) != 0 ||
+        !is_same(now.seen, seen)) {
+        walk_.take_back(now);
+        walk_.leave_out(now.name, reason::changed);
         now_.reset();
         return;
     }
     const auto put = check(
         ::pwrite(spool_.get(), part.data(), static_cast<std::size_t>(got), static_cast<off_t>(at_)),
-        "keep a part of {}", plain_line(now_->name));
+        "keep a part of {}", plain_line(now.name));
     at_ += static_cast<std::uint64_t>(put);
     if (at_ < size) return;
     is_whole_ = true;
     left_ = size;
     at_ = 0;
     ++files_;
-    begin_entry(now_->name, size, now_->seen.st_mode, now_->seen.st_mtim.tv_sec);
+    begin_entry(now.name, size, now.seen.st_mode, now.seen.st_mtim.tv_sec);
 }
 
-void packer::write_part() {
+void packer::write_part(const found& now) {
     std::array<char, part_size> part{};
     if (left_ > 0) {
         const auto got = check(::pread(spool_.get(), part.data(), std::min<std::uint64_t>(part.size(), left_),
                                        static_cast<off_t>(at_)),
-                               "read back {}", plain_line(now_->name));
-        if (got == 0) fail("read back {}: it is shorter", plain_line(now_->name));
+                               "read back {}", plain_line(now.name));
+        if (got == 0) fail("read back {}: it is shorter", plain_line(now.name));
         write(part.data(), static_cast<std::size_t>(got));
         at_ += static_cast<std::uint64_t>(got);
         left_ -= static_cast<std::uint64_t>(got);
@@ -133,9 +133,9 @@ bool packer::step() {
     if (is_done_) return false;
     if (now_) {
         if (is_whole_)
-            write_part();
+            write_part(*now_);
         else
-            copy_part();
+            copy_part(*now_);
         return true;
     }
     if (walk_.step()) {

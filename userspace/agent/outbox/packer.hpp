@@ -30,8 +30,8 @@ public:
 
 private:
     struct writer;
-    void copy_part();
-    void write_part();
+    void copy_part(const found& now);
+    void write_part(const found& now);
     void begin_entry(const std::string& name, std::uint64_t size, unsigned mode, std::int64_t changed);
     void write(const void* bytes, std::size_t size);
     void finish();

@@ -94,7 +94,7 @@ fs::path program_folder(const fs::path& program) {
 }
 
 bool is_below(const fs::path& path, const fs::path& of) {
-    const auto [end, ignored] = std::mismatch(of.begin(), of.end(), path.begin(), path.end());
+    const auto [end, ignored] = std::ranges::mismatch(of, path);
     return end == of.end();
 }
 

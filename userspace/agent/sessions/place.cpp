@@ -51,7 +51,7 @@ void refuse_sealed_directory(const session_world::settings& with, const fs::path
     std::error_code error;
     const fs::path real = fs::weakly_canonical(directory, error);
     const fs::path home = fs::weakly_canonical(with.home, error);
-    const auto [end, ignored] = std::mismatch(real.begin(), real.end(), home.begin(), home.end());
+    const auto [end, ignored] = std::ranges::mismatch(real, home);
     if (end == real.end())
         throw session_refusal(status,
                               fmt::format("a sealed session works in a project of its own, not in {}: that "
