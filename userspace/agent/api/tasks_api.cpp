@@ -105,8 +105,8 @@ task<std::optional<http::response>> allow_task(services& with, exchange& asked) 
 
 task<std::optional<http::response>> decline_task(services& with, exchange& asked) {
     task_row task = task_of(with, asked);
-    std::string reason = text_at(read_object(asked), "reason");
-    co_return shown(with, with.tasks->decline(std::move(task), std::move(reason), asked.by));
+    const std::string reason = text_at(read_object(asked), "reason");
+    co_return shown(with, with.tasks->decline(std::move(task), reason, asked.by));
 }
 
 shown_tasks::shown_tasks(services& with) {

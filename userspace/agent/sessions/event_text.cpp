@@ -185,7 +185,7 @@ std::string caged_models(std::string_view owners, const std::string& gateway) {
                     if (model.is_object()) model.erase("headers");
                 }
             }
-            known["baseUrl"] = gateway + "/provider/" + name;
+            known["baseUrl"] = fmt::format("{}/provider/{}", gateway, name);
             known["apiKey"] = "pinfold-gateway";
             providers[name] = std::move(known);
         }

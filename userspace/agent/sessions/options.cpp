@@ -87,7 +87,7 @@ void read_cage(reader& from, std::optional<cage_options>& into) {
         inside.flag("nix", cage.nix);
         inside.flag("github", cage.github);
         inside.flag("shared", cage.shared);
-        if (inside.wrong()) from.note(inside.wrong()->where.c_str(), inside.wrong()->what);
+        if (const auto& wrong = inside.wrong()) from.note(wrong->where.c_str(), wrong->what);
         if (cage.sealed) cage.nix = cage.github = cage.shared = false; // not offered there
         into = cage;
     });
@@ -109,7 +109,7 @@ std::expected<Request, problem> read_with(std::string_view text, Read&& read) {
     Request request;
     reader from(*parsed, "");
     read(from, request);
-    if (from.wrong()) return std::unexpected(*from.wrong());
+    if (const auto& wrong = from.wrong()) return std::unexpected(*wrong);
     return request;
 }
 

@@ -152,7 +152,7 @@ task<> session::interrupt() {
     if (!run_ || state() == session_state::idle) conflict("nothing is running that could be interrupted");
     const run_pointer what = run_;
     if (auto bytes = what->talk->interrupt())
-        give(*what, std::move(*bytes));
+        give(*what, *bytes);
     else
         co_await what->record->first->send_signal(SIGINT);
 }
@@ -177,7 +177,7 @@ void session::answer(const std::string& prompt, const harness::answer& what, con
     pending_.erase(prompt);
     touch();
     used_ = std::chrono::steady_clock::now();
-    give(*run_, std::move(*bytes));
+    give(*run_, *bytes);
     changed.pulse();
 }
 

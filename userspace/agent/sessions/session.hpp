@@ -83,7 +83,7 @@ private:
     task<> end(std::string reason);
     void refuse_move(const std::optional<cage_options>& to) const;
     [[nodiscard]] run_request make_request() const;
-    void give(run& to, std::string bytes, bool last = false);
+    void give(run& to, const std::string& bytes, bool last = false);
     void deliver(run& to, std::string_view text);
     task<> deliver_waiting();
     void absorb(run& from, const std::vector<harness::news>& list);

@@ -129,6 +129,7 @@ std::shared_ptr<session> session_list::create(create_request from, const std::st
     std::vector<std::pair<std::string, std::string>> told;
     if (from.options.cage) told.emplace_back("caged", event_data::caged(from.options.cage));
     for (std::string& data : setting_events(set)) told.emplace_back("setting", std::move(data));
+    events.reserve(told.size());
     for (auto& [kind, data] : told)
         events.push_back({.seq = ++row.last_seq, .time = now_text(), .kind = kind, .by = by, .data = data});
     row.last_time = events.empty() ? now_text() : events.back().time;

@@ -104,7 +104,7 @@ task<> session::start() {
 
 // ---- to the program ----
 
-void session::give(run& to, std::string bytes, bool last) {
+void session::give(run& to, const std::string& bytes, bool last) {
     to.outgoing += bytes;
     to.close_input = to.close_input || last;
     to.outgoing_changed.set();

@@ -242,7 +242,7 @@ void task_board::keep(task_row& task, const std::string& by, bool tell_asker) {
     if (const worker_pointer worker = worker_of(task)) wake(worker);
 }
 
-task_row task_board::report(std::string_view id, std::string_view word, std::string summary) {
+task_row task_board::report(std::string_view id, std::string_view word, const std::string& summary) {
     task_row task = find(id);
     const auto state = reported_state(word);
     if (!state) refuse(409, rpc_code::bad_params, "state: must be done, blocked or failed");
@@ -260,7 +260,7 @@ task_row task_board::report(std::string_view id, std::string_view word, std::str
     return task;
 }
 
-task_row task_board::cancel(task_row task, std::string why, bool tell_asker, const std::string& by) {
+task_row task_board::cancel(task_row task, const std::string& why, bool tell_asker, const std::string& by) {
     if (is_closed(task.state))
         refuse(409, rpc_code::not_cancelable,
                fmt::format("task {} is {} already", task.id, word_of(task.state)));
@@ -323,7 +323,7 @@ task_row task_board::allow(task_row task, bool always, const std::string& by) {
     return task;
 }
 
-task_row task_board::decline(task_row task, std::string reason, const std::string& by) {
+task_row task_board::decline(task_row task, const std::string& reason, const std::string& by) {
     if (task.state != task_state::held)
         refuse(409, rpc_code::not_supported, fmt::format("task {} waits for nobody's permission", task.id));
     task.state = task_state::rejected;

@@ -85,14 +85,14 @@ public:
     // Before a report: what the session made goes to who asked, so that it is there when the end is told. Does not wait
     // longer than the tool by which a worker reports.
     task<> bring_results(std::string id, std::string state);
-    task_row report(std::string_view id, std::string_view state, std::string summary);
-    task_row cancel(task_row task, std::string why, bool tell_asker, const std::string& by);
+    task_row report(std::string_view id, std::string_view state, const std::string& summary);
+    task_row cancel(task_row task, const std::string& why, bool tell_asker, const std::string& by);
     task_row acknowledge(task_row task);
     task_row answer(task_row task, std::string text, const std::string& by);
     task_row nudge(task_row task);
     // The owner's word on a held task.
     task_row allow(task_row task, bool always, const std::string& by);
-    task_row decline(task_row task, std::string reason, const std::string& by);
+    task_row decline(task_row task, const std::string& reason, const std::string& by);
 
     // The session's settings changed: what was held for them may go on.
     void reconsider(const std::shared_ptr<session>& worker);

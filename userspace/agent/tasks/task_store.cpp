@@ -141,7 +141,7 @@ std::vector<task_row> task_store::rows(statement& from) {
     return list;
 }
 
-void task_store::add(task_row& row, task_message first) {
+void task_store::add(task_row& row, const task_message& first) {
     transaction all(in_);
     bind_row(insert_, row);
     insert_.run();
@@ -156,7 +156,7 @@ void task_store::update(const task_row& row) {
     update_.bind(row.number).run();
 }
 
-bool task_store::add_message(const task_row& to, task_message more) {
+bool task_store::add_message(const task_row& to, const task_message& more) {
     bool known = false;
     knows_.bind(to.number).bind(more.id);
     while (knows_.next()) known = true;

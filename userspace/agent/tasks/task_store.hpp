@@ -18,10 +18,10 @@ public:
     explicit task_store(database& in);
 
     // Fills in the numbers.
-    void add(task_row& row, task_message first);
+    void add(task_row& row, const task_message& first);
     void update(const task_row& row);
     // False where this task has a message with this id.
-    bool add_message(const task_row& to, task_message more);
+    bool add_message(const task_row& to, const task_message& more);
     // The row as it is once these messages were given to the worker.
     void deliver(const task_row& row, const std::vector<task_message>& given);
 
