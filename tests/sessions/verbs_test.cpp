@@ -42,6 +42,19 @@ TEST_CASE("a session from the command line: made, spoken to, asked back, read, l
 
     CHECK(pinfold.run({"-q", "send", "heron", "crash"}).status == 1);
     CHECK(pinfold.run({"-q", "send", "nobody", "x"}).status == 1);
+    const cli_result set = pinfold.run(
+        {"-q", "set", "heron", "--star", "yes", "--accept-caged-from", "pi5/a,pi5/b"});
+    INFO(set.err);
+    CHECK(set.status == 0);
+    CHECK_THAT(set.out, ContainsSubstring("star               yes\n"));
+    CHECK_THAT(set.out, ContainsSubstring("accept-caged-from  pi5/a,pi5/b\n"));
+    CHECK_THAT(set.out, ContainsSubstring("meshes             all\n"));
+    CHECK(pinfold.run({"-q", "set", "heron", "--star", "maybe"}).status == 2);
+    CHECK(pinfold.run({"-q", "set", "heron", "--meshes", "nowhere"}).status == 1);
+    CHECK(pinfold.run({"-q", "set", "heron", "--accept-caged-from", ""}).status == 0);
+    const json now = with.get("/v1/sessions/heron").body;
+    CHECK(now["starred"] == true);
+    CHECK_FALSE(now.contains("accept_caged_from"));
     CHECK(pinfold.run({"-q", "limits", "heron"}).status == 1); // uncaged: it has none
     CHECK(pinfold.run({"-q", "rm", "heron"}).status == 0);
     CHECK(with.get("/v1/sessions").body["sessions"].empty());

@@ -64,6 +64,7 @@ constexpr std::array shapes{
     shape{"deny", wanted::sessions, {}},
     shape{"move", wanted::sessions, {}},
     shape{"report", wanted::sessions, {}},
+    shape{"set", wanted::sessions, {}},
     shape{"inspect", wanted::cages, {}},
     shape{"rm", wanted::both, {}},
     shape{"limits", wanted::both, {}},

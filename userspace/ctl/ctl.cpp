@@ -36,6 +36,7 @@ constexpr std::array verbs{
     verb{"approve", "allow what a session waits for", approve_verb, 1},
     verb{"deny", "deny what a session waits for", deny_verb, 1},
     verb{"move", "move a session into a cage or out of it", move_verb, 1},
+    verb{"set", "show or change what you set on a session", set_verb, 1},
     verb{"tasks", "list what other agents ask; allow, decline or answer it", tasks_verb, 1},
     verb{"files", "list files from other agents, and who may send them", files_verb, 1},
     verb{"outbox", "list or send what a sealed session made", outbox_verb, 1},

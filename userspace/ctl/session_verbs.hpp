@@ -13,6 +13,7 @@ int attach_verb(common_options& options, const words& arguments);
 int logs_verb(common_options& options, const words& arguments);
 int approve_verb(common_options& options, const words& arguments);
 int deny_verb(common_options& options, const words& arguments);
+int set_verb(common_options& options, const words& arguments);
 int move_verb(common_options& options, const words& arguments);
 
 inline constexpr int exit_waits = 3; // send: the session waits for an answer of its owner
