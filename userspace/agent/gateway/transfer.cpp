@@ -73,10 +73,10 @@ void model_transfer::pass_fields(const upstream_request& to, const model_request
     for (const auto& [name, value] : from.fields) {
         const std::string key = lowered(name);
         if (key == "anthropic-beta") beta += (beta.empty() ? "" : ",") + value;
-        if (may_pass_on(key)) put(value.empty() ? name + ";" : name + ": " + value);
+        if (may_pass_on(key)) put(value.empty() ? name + ";" : fmt::format("{}: {}", name, value));
     }
     if (!beta.empty()) put("anthropic-beta: " + beta);
-    for (const auto& [name, value] : to.credential) put(name + ": " + value);
+    for (const auto& [name, value] : to.credential) put(fmt::format("{}: {}", name, value));
     put("Expect:"); // it would cost a round trip
     put("Accept-Encoding: identity");
     set(easy_, CURLOPT_HTTPHEADER, sent_fields_);

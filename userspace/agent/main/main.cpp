@@ -224,7 +224,7 @@ int serve(const agent_options& options) {
     std::filesystem::create_directories(options.state);
 
     uring ring;
-    task_group group([](std::exception_ptr error) {
+    task_group group([](const std::exception_ptr& error) {
         try {
             std::rethrow_exception(error);
         } catch (const std::exception& what) {
@@ -233,9 +233,9 @@ int serve(const agent_options& options) {
     });
     cages owned(ring, group,
                 {.keeper = options.keeper, .resolv_conf = options.resolv_conf, .file_limit = file_limit});
-    std::optional<store> opened;
-    api_socket socket = api_socket::listen(options.api,
-                                           [&] { opened.emplace(options.state / "sessions.db"); });
+    std::unique_ptr<store> opened;
+    api_socket socket = api_socket::listen(
+        options.api, [&] { opened = std::make_unique<store>(options.state / "sessions.db"); });
     store& kept = *opened;
     session_world::settings with = settings_of(options);
     proxy doors(ring, group,

@@ -79,6 +79,11 @@ std::string state_word(std::string state) {
     return state;
 }
 
+std::string session_line(const std::string& machine, const json& one) {
+    return machine + "/" + text_at(one, "name") + "\t" + text_at(one, "harness") + ", " +
+           text_at(one, "state") + ", in " + text_at(one, "dir");
+}
+
 void add_parts(std::string& to, const json& holder) {
     const auto parts = holder.is_object() ? holder.find("parts") : holder.end();
     if (!holder.is_object() || parts == holder.end() || !parts->is_array()) return;
@@ -201,15 +206,13 @@ tool_result tools::list_agents() const {
     std::vector<std::vector<std::string>> found(machines.size());
     {
         std::vector<std::jthread> asking;
+        asking.reserve(machines.size());
         for (std::size_t i = 0; i < machines.size(); ++i)
             asking.emplace_back([this, &into = found[i], &at = machines[i]] {
                 try {
                     const json list = json::parse(to_.get(at, "/v1/sessions", 4s).body, nullptr, false);
                     const json sessions = list.is_object() ? list.value("sessions", json::array()) : list;
-                    for (const json& each : sessions)
-                        into.push_back(at.name + "/" + text_at(each, "name") + "\t" +
-                                       text_at(each, "harness") + ", " + text_at(each, "state") + ", in " +
-                                       text_at(each, "dir"));
+                    for (const json& each : sessions) into.push_back(session_line(at.name, each));
                 } catch (const std::exception&) {
                     into.clear(); // off, or an agent of another kind
                 }
