@@ -46,7 +46,7 @@ TEST_CASE("what the store was given is there when it is opened again") {
         row.settings = R"({"starred":true})";
         in.add(row, {event_number(1, "a")});
         row.last_seq = 1;
-        append(in, row, "b\0c");
+        append(in, row, std::string("b\0c", 3));
         session_change change{.session = row};
         change.messages.push_back({.id = "m-1", .text = "later", .by = "phone", .waiting = true});
         change.messages.push_back({.id = "m-2", .text = "now", .by = "phone", .waiting = false});
@@ -60,7 +60,9 @@ TEST_CASE("what the store was given is there when it is opened again") {
     CHECK(rows[0].settings == R"({"starred":true})");
     CHECK(rows[0].last_seq == 2);
     CHECK(again.events(rows[0].id, 0, 10).size() == 2);
-    CHECK(again.events(rows[0].id, 1, 10).size() == 1);
+    const std::vector<event_row> last = again.events(rows[0].id, 1, 10);
+    REQUIRE(last.size() == 1);
+    CHECK(last[0].data == std::string("b\0c", 3));
     CHECK(again.tail_begins(rows[0].id, 1) == 1);
     CHECK(again.tail_begins(rows[0].id, 5) == 0);
     CHECK(again.knows_message(rows[0].id, "m-2"));
