@@ -54,6 +54,14 @@ TEST_CASE("history goes on into what was said before a conversation was taken ov
     REQUIRE(with.post("/v1/sessions", {{"name", "heron"}, {"resume", "conv-1"}}).status == 201);
     CHECK(texts(with.get("/v1/sessions/heron/history").body) ==
           list{"first question", "first answer", "second question", "second answer"});
+    const json found = with.get("/v1/sessions/heron/search?q=QUESTION").body["found"];
+    REQUIRE(found.size() == 2); // the newest first
+    CHECK(found[0]["text"] == "second question");
+    CHECK(found[0]["seq"] == 0);
+    CHECK(found[1]["text"] == "first question");
+    CHECK(with.get("/v1/sessions/heron/search?q=question&limit=1").body["found"][0]["text"] ==
+          "second question");
+    CHECK(with.get("/v1/sessions/heron/search?q=caveat").body["found"].empty());
     event_reader events = with.events();
     REQUIRE(with.send("a third").status == 202);
     REQUIRE(!events.wait_for_claude("result").is_null());

@@ -10,8 +10,10 @@
 
 #include <algorithm>
 #include <ctime>
+#include <deque>
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
+#include <ranges>
 
 namespace pinfold {
 
@@ -40,17 +42,17 @@ task<> walk_back(services& with, std::int64_t session, Take take) {
 }
 
 // What was said in its conversation before this agent had it, oldest first.
-task<json> lines_before(services& with, std::shared_ptr<session> one, std::string before, std::size_t most) {
-    json lines = json::array();
-    if (one->row().harness != "claude" || one->row().conversation.empty()) co_return lines;
+task<std::deque<spoken_line>> lines_before(services& with, std::shared_ptr<session> one, std::string before,
+                                           std::size_t most, transcript_lines::filter wanted = {}) {
+    if (one->row().harness != "claude" || one->row().conversation.empty())
+        co_return std::deque<spoken_line>();
     const std::vector<event_row> first = with.listed->world().kept.events(one->row().id, 0, 1);
     const std::string begun = first.empty() ? one->row().last_time : first.front().time;
     if (before.empty() || begun < before) before = begun;
-    transcript_lines all(find_transcript(with.listed->world().with, one->row().conversation), before, most);
+    transcript_lines all(find_transcript(with.listed->world().with, one->row().conversation), before, most,
+                         std::move(wanted));
     while (all.read_more()) std::ignore = co_await sleep_for(with.owned.ring(), std::chrono::nanoseconds(1));
-    for (const spoken_line& each : all.lines())
-        lines.push_back({{"time", each.time}, {"role", each.role}, {"text", each.text}});
-    co_return lines;
+    co_return all.lines();
 }
 
 // A few words on both sides of what was found, cut at whole characters.
@@ -117,7 +119,9 @@ task<std::optional<http::response>> read_history(services& with, exchange& asked
     });
     std::ranges::reverse(lines);
     if (lines.size() < limit) {
-        json all = co_await lines_before(with, one, before, limit - lines.size());
+        json all = json::array();
+        for (const spoken_line& each : co_await lines_before(with, one, before, limit - lines.size()))
+            all.push_back({{"time", each.time}, {"role", each.role}, {"text", each.text}});
         all.insert(all.end(), lines.begin(), lines.end());
         lines = std::move(all);
     }
@@ -132,17 +136,27 @@ task<std::optional<http::response>> search_session(services& with, exchange& ask
         throw bad_request("q: must say what is sought");
     const std::string sought = lowered(query->second);
     json lines = json::array();
+    const auto add = [&](const spoken_line& line) {
+        const std::size_t at = lowered(line.text).find(sought);
+        if (at == std::string::npos) return;
+        lines.push_back({{"seq", line.seq}, // 0 = from before this session
+                         {"time", line.time},
+                         {"role", line.role},
+                         {"snippet", snippet(line.text, at, sought.size())},
+                         {"text", line.text}});
+    };
     co_await walk_back(with, one->row().id, [&](const spoken_line& line) {
         if (lines.size() >= limit) return false;
-        const std::size_t at = lowered(line.text).find(sought);
-        if (at != std::string::npos)
-            lines.push_back({{"seq", line.seq},
-                             {"time", line.time},
-                             {"role", line.role},
-                             {"snippet", snippet(line.text, at, sought.size())},
-                             {"text", line.text}});
+        add(line);
         return true;
     });
+    if (lines.size() < limit) {
+        const auto is_found = [&](const spoken_line& line) {
+            return lowered(line.text).find(sought) != std::string::npos;
+        };
+        const auto before = co_await lines_before(with, one, "", limit - lines.size(), is_found);
+        for (const spoken_line& each : std::views::reverse(before)) add(each);
+    }
     co_return answer_json({{"found", std::move(lines)}});
 }
 

@@ -38,10 +38,12 @@ bool is_command(std::string_view text) {
 
 } // namespace
 
-transcript_lines::transcript_lines(const std::filesystem::path& file, std::string before, std::size_t most)
+transcript_lines::transcript_lines(const std::filesystem::path& file, std::string before, std::size_t most,
+                                   filter wanted)
     : file_(::open(file.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)),
       before_(std::move(before)),
-      most_(most) {
+      most_(most),
+      wanted_(std::move(wanted)) {
     struct stat seen{};
     ended_ = !file_ || ::fstat(file_.get(), &seen) != 0 || !S_ISREG(seen.st_mode) || most == 0;
 }
@@ -80,6 +82,7 @@ void transcript_lines::take(std::string_view line) {
     if (message == entry.end() || !message->is_object()) return;
     said.text = content_text(message->value("content", json()));
     if (said.text.empty() || is_command(said.text)) return;
+    if (wanted_ && !wanted_(said)) return;
     lines_.push_back(std::move(said));
     if (lines_.size() > most_) lines_.pop_front();
 }
