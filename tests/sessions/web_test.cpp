@@ -31,7 +31,7 @@ int status_of(const session_fixture& with, const std::string& bytes) {
 std::uint16_t free_port() {
     const unique_fd probe(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    ::bind(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+    check(::bind(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), "bind a socket");
     socklen_t size = sizeof address;
     ::getsockname(probe.get(), reinterpret_cast<sockaddr*>(&address), &size);
     return ntohs(address.sin_port);
