@@ -98,6 +98,8 @@ private:
 class cage_machine {
 public:
     static cage_machine& here();
+    cage_machine(const cage_machine&) = delete;
+    cage_machine& operator=(const cage_machine&) = delete;
 
     // Runs pinfold-probe with these arguments as the only program of such a cage.
     probed probe(const cage_kind& kind, std::vector<std::string> arguments);
@@ -119,8 +121,6 @@ public:
 private:
     friend class running_cage;
     cage_machine();
-    cage_machine(const cage_machine&) = delete;
-    cage_machine& operator=(const cage_machine&) = delete;
     ~cage_machine();
     std::vector<pinfold_denial> denials_of(std::uint64_t id);
 

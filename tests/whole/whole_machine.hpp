@@ -58,14 +58,14 @@ private:
 class common_ground {
 public:
     static common_ground& here();
+    common_ground(const common_ground&) = delete;
+    common_ground& operator=(const common_ground&) = delete;
     [[nodiscard]] test::world& net() noexcept { return world_; }
     [[nodiscard]] const std::filesystem::path& folder() const noexcept { return folder_; }
     [[nodiscard]] std::filesystem::path home() const { return folder_ / "home"; }
 
 private:
     common_ground();
-    common_ground(const common_ground&) = delete;
-    common_ground& operator=(const common_ground&) = delete;
     ~common_ground();
     void plant(const std::string& text, const char* over) const;
 
