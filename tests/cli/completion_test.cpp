@@ -60,6 +60,33 @@ bool has(const words& list, const std::string& word) {
     return std::ranges::find(list, word) != list.end();
 }
 
+// A shell on a terminal of its own, with nothing of the machine's settings.
+void complete_in(const char* shell, std::vector<const char*> arguments, const std::string& prepare) {
+    const world here;
+    cli program(here.agent.api());
+    program.environment = {"PATH=" PINFOLD_BIN_DIR ":/usr/bin:/bin", "HOME=/nonexistent", "TERM=dumb",
+                           "PS1=ready ", "PINFOLD_API=" + here.agent.api().native()};
+    arguments.insert(arguments.begin(), shell);
+    arguments.push_back(nullptr);
+    program.before = [environment = program.environment, shell, arguments] {
+        std::vector<char*> own;
+        for (const std::string& each : environment) own.push_back(const_cast<char*>(each.c_str()));
+        own.push_back(nullptr);
+        ::execve(shell, const_cast<char**>(arguments.data()), own.data());
+    };
+    cli_terminal terminal(program, {}, 24, 80);
+    terminal.type("PS1='ready '; " + prepare + "; echo so''urced\n");
+    REQUIRE(terminal.see("sourced"));
+    REQUIRE(terminal.see("ready "));
+    terminal.type("pinfold app\t");
+    REQUIRE(terminal.see("approve "));
+    terminal.type("her\t");
+    REQUIRE(terminal.see("heron "));
+    // The line is taken back: an interrupt would take what is typed behind it, too.
+    terminal.type("\025exit\n");
+    CHECK(cli::wait(terminal.pid()) != 999);
+}
+
 } // namespace
 
 TEST_CASE("bash offers verbs, options and the names of what is there") {
@@ -94,26 +121,11 @@ TEST_CASE("without an agent there are no names, no message, and none is started"
 }
 
 TEST_CASE("the TAB key completes a verb and a session's name in a real bash") {
-    const world here;
-    cli bash(here.agent.api());
-    bash.environment = {"PATH=" PINFOLD_BIN_DIR ":/usr/bin:/bin", "HOME=/nonexistent", "TERM=dumb",
-                        "PS1=ready ", "PINFOLD_API=" + here.agent.api().native()};
-    bash.before = [environment = bash.environment] {
-        std::vector<char*> own;
-        for (const std::string& each : environment) own.push_back(const_cast<char*>(each.c_str()));
-        own.push_back(nullptr);
-        const char* const arguments[] = {"bash", "--norc", "--noprofile", "-i", nullptr};
-        ::execve("/bin/bash", const_cast<char**>(arguments), own.data());
-    };
-    cli_terminal terminal(bash, {}, 24, 80);
-    terminal.type("PS1='ready '; source <(pinfold completion bash); echo so''urced\n");
-    REQUIRE(terminal.see("sourced"));
-    REQUIRE(terminal.see("ready "));
-    terminal.type("pinfold app\t");
-    REQUIRE(terminal.see("approve "));
-    terminal.type("her\t");
-    REQUIRE(terminal.see("heron "));
-    // The line is taken back: an interrupt would take what is typed behind it, too.
-    terminal.type("\025exit\n");
-    CHECK(cli::wait(terminal.pid()) != 999);
+    complete_in("/bin/bash", {"--norc", "--noprofile", "-i"}, "source <(pinfold completion bash)");
+}
+
+TEST_CASE("the TAB key completes a verb and a session's name in a real zsh") {
+    if (!std::filesystem::exists("/bin/zsh")) SKIP("zsh");
+    complete_in("/bin/zsh", {"-f", "-i"},
+                "autoload -U compinit; compinit -D -u; source <(pinfold completion zsh)");
 }
