@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <sstream>
 #include <string_view>
+#include <system_error>
 #include <unistd.h>
 
 namespace pinfold {
@@ -47,12 +48,13 @@ po::options_description describe(agent_options& into) {
          "the model's provider for cages (https://api.anthropic.com)") //
         ("model-key", path(into.model_key),
          "file with the key that is put on caged sessions' requests; mode 600 (the systemd credential "
-         "model-key)")                                                                                     //
+         "model-key, else STATE/model-key)")                                                               //
         ("model-ca", path(into.model_ca), "certificates that the provider's is judged by (the machine's)") //
         ("model-silence", po::value(&into.model_silence_seconds)->value_name("SECONDS"),
          "how long the provider may be silent before its session is told; given up after 15 times as long "
-         "(60)")                                                                                      //
-        ("peers", path(into.peers), "file that names the machines whose agents cages may ask (none)") //
+         "(60)") //
+        ("peers", path(into.peers),
+         "file that names the machines whose agents cages may ask (STATE/peers.json)") //
         ("shrooms", path(into.shrooms),
          "socket of the shrooms daemon, which is asked instead where it runs (/run/shrooms/shrooms.sock)") //
         ("log-level", po::value(&into.log_level)->value_name("LEVEL"),
@@ -103,6 +105,10 @@ std::variant<agent_options, agent_answer> read_agent_options(std::span<const cha
     const char* credentials = std::getenv("CREDENTIALS_DIRECTORY");
     if (options.model_key.empty() && credentials != nullptr && credentials[0] == '/')
         options.model_key = std::filesystem::path(credentials) / "model-key";
+    std::error_code none;
+    if (options.model_key.empty() && std::filesystem::exists(options.state / "model-key", none))
+        options.model_key = options.state / "model-key";
+    if (options.peers.empty()) options.peers = options.state / "peers.json";
     if (options.sealed_token.empty()) options.sealed_token = options.state / "sealed-claude-token";
     return options;
 }
