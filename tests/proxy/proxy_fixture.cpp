@@ -103,8 +103,10 @@ std::string wire_end::hear(std::size_t count) {
 
 std::string wire_end::hear_all() {
     std::array<char, 65536> part{};
-    for (ssize_t size = 0; (size = ::recv(socket_.get(), part.data(), part.size(), 0)) > 0;)
+    ssize_t size = 0;
+    while ((size = ::recv(socket_.get(), part.data(), part.size(), 0)) > 0)
         heard_.append(part.data(), static_cast<std::size_t>(size));
+    if (size < 0 && errno == EAGAIN) fail("the other side is silent and has not ended, after: {}", heard_);
     return std::exchange(heard_, {});
 }
 

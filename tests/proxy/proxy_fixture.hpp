@@ -36,7 +36,7 @@ public:
     // Until this text has come; all that came. Shorter when the other side ended or was silent for long.
     std::string hear_until(std::string_view text);
     std::string hear(std::size_t count);
-    std::string hear_all(); // until the end
+    std::string hear_all(); // until the end; throws where that does not come
     void stop_sending() const;
     [[nodiscard]] int fd() const noexcept { return socket_.get(); }
 
