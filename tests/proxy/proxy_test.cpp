@@ -101,6 +101,9 @@ TEST_CASE("HTTP that two readers could take for different requests is answered 4
     proxy.open("w1", {.session = "w1"});
     const std::string line = "POST /peer/fd12::7/a2a/rev HTTP/1.1\r\nHost: cage\r\n";
     const std::string hidden = "GET /peer/fd12::7/v1/sessions HTTP/1.1\r\nHost: cage\r\n\r\n";
+    const std::string length = fmt::format("Content-Length: {}\r\n", std::string_view(message).size());
+    const std::string chunked = fmt::format("\r\n{:x}\r\n{}\r\n0\r\n\r\n", std::string_view(message).size(),
+                                            message);
     for (const std::string& odd : {
              line + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + hidden,
              line + "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n" + hidden,
@@ -112,6 +115,12 @@ TEST_CASE("HTTP that two readers could take for different requests is answered 4
              line + "Content-Length: -1\r\n\r\n" + hidden,
              line + "Content-Length : 5\r\n\r\n" + hidden,
              line + "Host: other\r\nContent-Length: 0\r\n\r\n" + hidden,
+             // With a body that is right: nothing but the oddity itself refuses these.
+             line + length + length + "\r\n" + message,
+             line + "Transfer-Encoding: gzip, chunked\r\n" + chunked,
+             line + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n" + chunked,
+             line + length + "Transfer-Encoding: chunked\r\n" + chunked,
+             line + "Host: other\r\n" + length + "\r\n" + message,
              std::string("GET /peer/fd12::7/a2a/../v1/sessions HTTP/1.1\r\nHost: cage\r\n\r\n"),
              std::string("GET /peer/fd12::7/v1/sessions HTTP/1.1\nHost: cage\n\n"),
              std::string("GET  /peer/fd12::7/v1/sessions HTTP/1.1\r\nHost: cage\r\n\r\n"),
@@ -303,13 +312,36 @@ TEST_CASE("B27: the socket's name is short inside however deep its directory is,
     CHECK(own.heads().at(1).find("X-Shrooms-Caged: b\r\n") != std::string::npos);
 }
 
+TEST_CASE("an older HTTP and a head without end are refused, and nothing goes on") {
+    proxy_fixture proxy;
+    fake_agent other(proxy_fixture::other, proxy_fixture::port);
+    proxy.open("w1", {.session = "w1"});
+    const auto answer_to = [&](const std::string& asked) {
+        wire_end cage = proxy.visit("w1");
+        cage.say(asked);
+        cage.stop_sending();
+        return status_line(cage.hear_all());
+    };
+    const std::string line = "GET /peer/fd12::7/v1/sessions HTTP/1.";
+    CHECK(answer_to(line + "0\r\nHost: cage\r\n\r\n") == "HTTP/1.1 505 HTTP Version Not Supported");
+    const auto with_field = [&](std::size_t size) {
+        return line + "1\r\nHost: cage\r\nX-Field: " + std::string(size, 'x') + "\r\n\r\n";
+    };
+    CHECK(answer_to(with_field(std::size_t{16} << 10)) == "HTTP/1.1 431 Request Header Fields Too Large");
+    CHECK(other.bytes() == 0);
+    CHECK(answer_to(with_field(std::size_t{15} << 10)) == "HTTP/1.1 200 OK"); // the twin
+}
+
 TEST_CASE("a door that is closed lets nobody in and ends who is inside") {
     proxy_fixture proxy;
     const auto directory = proxy.open("w1", {.session = "w1"});
-    wire_end cage = proxy.visit("w1");
-    cage.say("GET /machines HT");
+    wire_end cage = proxy.visit("w1"), half = proxy.visit("w1");
+    cage.say("GET /machines HTTP/1.1\r\nHost: cage\r\n\r\n");
+    CHECK(status_line(cage.hear_until("]")) == "HTTP/1.1 200 OK"); // and is kept for a minute
+    half.say("GET /machines HT");
     proxy.on_ring([&](auto& all) { all.close(directory); });
     CHECK(cage.hear_all().empty());
+    CHECK(half.hear_all().empty());
     CHECK_FALSE(std::filesystem::exists(directory));
     CHECK_THROWS(proxy.visit("w1"));
 }

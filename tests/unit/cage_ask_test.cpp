@@ -149,12 +149,31 @@ TEST_CASE(
     CHECK(judge_json_shape(R"({"method":"GetTask","method":"CancelTask"})"));
     CHECK(judge_json_shape(R"({"a":{"k":1,"k":2}})"));
     CHECK(judge_json_shape(std::string(1 << 20, '[')));
+    CHECK(judge_json_shape(std::string(64, '[') + std::string(64, ']')) == std::nullopt);
+    CHECK(judge_json_shape(std::string(65, '[') + std::string(65, ']')));
     CHECK(judge_json_shape("[" + std::string(400'000, ',') + "]"));
     std::string many = "[0";
     for (int i = 0; i < 200'000; ++i) many += ",0";
     CHECK(judge_json_shape(many + "]"));
     CHECK(judge_json_shape("{"));
     CHECK(judge_json_shape(""));
+}
+
+TEST_CASE("a body that two parsers read differently is not rewritten, whatever its kind") {
+    for (const auto& [path, body] :
+         {std::pair{"/peer/fd12::7/a2a/rev",
+                    R"({"method":"GetTask","params":{"id":"a"},"params":{"id":"b"}})"},
+          std::pair{"/peer/fd12::1/v1/tasks/w1:1", R"({"state":"done","state":"failed"})"},
+          std::pair{"/peer/fd12::1/v1/tasks/w1:1", R"({"session":"w1","session":"w2"})"}}) {
+        CAPTURE(body);
+        const proxy_head head{.method = "POST", .target = path, .content_type = "application/json"};
+        const auto judged = judge_head(head, caged, machines);
+        REQUIRE(judged);
+        const auto made = rewrite_body(*judged, head, body, caged, "laptop");
+        REQUIRE_FALSE(made);
+        CHECK(made.error().status == 400);
+        CHECK(made.error().text.find("stands twice") != std::string::npos);
+    }
 }
 
 TEST_CASE("machines come from the peers file or the daemon, this one first and each once") {
