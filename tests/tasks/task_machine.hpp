@@ -132,7 +132,7 @@ private:
 
     void serve(std::promise<void>& ready) {
         uring ring;
-        task_group group([](std::exception_ptr error) {
+        task_group group([](const std::exception_ptr& error) {
             try {
                 std::rethrow_exception(error);
             } catch (const std::exception& what) {

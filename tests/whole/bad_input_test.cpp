@@ -63,7 +63,6 @@ TEST_CASE("what is said wrongly is one line and 125, and leaves nothing") {
     whole_machine machine;
     const std::uint32_t range = machine.next_range();
     const auto before = machine.census();
-    const std::string project = machine.project();
     ::mkdir((machine.folder() / "roots").c_str(), 0700); // root's: the owner may not look into it
     const std::vector<std::pair<words, const char*>> wrong{
         {{"run"}, "CMD"},
