@@ -33,7 +33,7 @@ task<> accept_all(uring& ring, int listener, gateway& to) {
 
 int serve(int port, const std::string& upstream, const std::string& ca, const std::string& key) {
     uring ring;
-    task_group group([](std::exception_ptr) { std::abort(); });
+    task_group group([](const std::exception_ptr&) { std::abort(); });
     gateway models(ring, group,
                    {.upstreams = {.anthropic = upstream, .key = key},
                     .authorities = ca,

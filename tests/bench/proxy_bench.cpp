@@ -88,7 +88,7 @@ unique_fd listen_upstream() {
 
 void run_proxy(const fs::path& folder, std::size_t cages) {
     uring ring;
-    task_group group([](std::exception_ptr) {});
+    task_group group([](const std::exception_ptr&) {});
     proxy doors(ring, group,
                 {.machines = {.peers = folder / "peers.json", .daemon = {}, .name = "laptop"},
                  .own_agent = folder / "none.sock"});
