@@ -66,7 +66,7 @@ RULES = (
     rule("proxy: no key twice", PROXY + "json_shape.cpp", "if (!is_new) return stop", "if (false) return stop", ASK),
     rule("proxy: no deep nesting", PROXY + "json_shape.cpp", "if (levels_.size() >= deepest)", "if (false)", ASK),
     rule("proxy: not too many values", PROXY + "json_shape.cpp", "++values_ <= most_values || ", "true || ", ASK),
-    rule("proxy: a length and chunks are not both given", PROXY + "ask_reader.cpp", "if (lengths + encodings > 1)", "if (false)",
+    rule("proxy: the body's length is given once", PROXY + "ask_reader.cpp", "if (lengths + encodings > 1)", "if (false)",
          SOCKET),
     rule("proxy: a coding is chunked or none", PROXY + "ask_reader.cpp",
          'encodings == 1 && text_of(fields, beast::http::field::transfer_encoding) != "chunked"', "false", SOCKET),

@@ -21,9 +21,7 @@ std::string text_of(const beast::http::fields& from, beast::http::field name) {
 const char* ambiguity(const beast::http::fields& fields) {
     const auto lengths = fields.count(beast::http::field::content_length);
     const auto encodings = fields.count(beast::http::field::transfer_encoding);
-    if (lengths > 1) return "Content-Length stands twice";
-    if (encodings > 1) return "Transfer-Encoding stands twice";
-    if (lengths + encodings > 1) return "both Content-Length and Transfer-Encoding are given";
+    if (lengths + encodings > 1) return "the length of the body is given twice";
     if (encodings == 1 && text_of(fields, beast::http::field::transfer_encoding) != "chunked")
         return "Transfer-Encoding is not 'chunked'";
     if (fields.count(beast::http::field::host) > 1) return "Host stands twice";
