@@ -3,13 +3,12 @@
 
 #include "agent/outbox/packer.hpp"
 #include "agent/proxy/machines.hpp"
+#include "agent/proxy/peer.hpp"
 #include "agent/sessions/session_list.hpp"
 
 #include <map>
 
 namespace pinfold {
-
-class peer;
 
 class outbox_carrier {
 public:
