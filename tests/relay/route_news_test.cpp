@@ -3,10 +3,10 @@
 #include "agent/relay/route_news.hpp"
 #include "base/error.hpp"
 #include "pinfold/denial.h"
+#include "support/catch.hpp"
 
 #include <arpa/inet.h>
 #include <array>
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
