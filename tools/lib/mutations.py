@@ -16,8 +16,9 @@ import sys
 import tempfile
 import time
 
-import agent_rules
-import guard_rules
+sys.dont_write_bytecode = True  # the tree stays as it is
+import agent_rules  # noqa: E402
+import guard_rules  # noqa: E402
 
 TREE = pathlib.Path(__file__).resolve().parents[2]
 
