@@ -82,7 +82,7 @@ TEST_CASE("a sealed command reaches the internet and by name, and nothing local"
     const cli_result web = run_in("--sealed", {"curl", "-sS", "-m", "20", "http://example.com/"});
     CHECK(web.status == 0);
     CHECK(web.out == "hello from the internet\n");
-    CHECK(here().net().count("internet", "tcp", internet, 80).bytes > 0);
+    CHECK(here().net().count("internet", "tcp", "", 80).bytes > 0); // at either of its addresses
     const cli_result local = run_in("--sealed",
                                     {"curl", "-sS", "-m", "20", fmt::format("http://{}/", forbidden)});
     CHECK(local.status == 7);
