@@ -97,25 +97,25 @@ task<> peer::send(std::string_view bytes) {
     if (sent < 0) fail_errno(-sent, "send to the agent at {}", whom_);
 }
 
-task<bool> peer::receive_more(std::chrono::seconds limit) {
+// The bytes that came, 0 at the end, or -errno.
+task<int> peer::receive_some(std::chrono::nanoseconds limit) {
     std::string& held = parts_->held;
     const std::size_t before = held.size();
     grow(held, before + read_size);
     const int size = co_await receive_within(ring_, socket_.get(),
                                              std::as_writable_bytes(std::span(held).subspan(before)), limit);
     held.resize(before + static_cast<std::size_t>(std::max(size, 0)));
+    co_return size;
+}
+
+task<bool> peer::receive_more(std::chrono::seconds limit) {
+    const int size = co_await receive_some(limit);
     if (size < 0) fail_errno(-size, "read the answer of the agent at {}", whom_);
     co_return size > 0;
 }
 
 task<bool> peer::answers_within(std::chrono::nanoseconds limit) {
-    std::string& held = parts_->held;
-    const std::size_t before = held.size();
-    grow(held, before + read_size);
-    const int size = co_await receive_within(ring_, socket_.get(),
-                                             std::as_writable_bytes(std::span(held).subspan(before)), limit);
-    held.resize(before + static_cast<std::size_t>(std::max(size, 0)));
-    co_return size != -ETIMEDOUT; // an end or an error is found again by who reads
+    co_return co_await receive_some(limit) != -ETIMEDOUT; // an end or an error is found again by who reads
 }
 
 task<peer::answer> peer::read_head(std::chrono::seconds limit) {

@@ -50,6 +50,7 @@ public:
 
 private:
     struct parts;
+    task<int> receive_some(std::chrono::nanoseconds limit);
     task<bool> receive_more(std::chrono::seconds limit);
 
     uring& ring_;

@@ -90,6 +90,7 @@ std::shared_ptr<session> task_board::worker_of(const task_row& task) const {
 }
 
 bool task_board::shows(const task_row& task, const viewer& who) const {
+    if (who.is_here) return true;
     const worker_pointer worker = worker_of(task);
     return !worker || who.sees(worker->settings());
 }
