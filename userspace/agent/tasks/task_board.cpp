@@ -50,36 +50,35 @@ void task_board::no_such_task(std::string_view id) {
 
 // ---- who ----
 
-task<std::vector<machine>> task_board::machines() {
-    std::vector<machine> known;
+task<known_machines> task_board::known() {
     try {
-        known = (co_await machines_.read()).machines;
+        co_return co_await machines_.read();
     } catch (const std::exception& error) {
         spdlog::warn("the other machines are not known: {}", error.what());
     }
-    if (known.empty()) known.push_back({listed_.world().with.machine, "::1"});
-    co_return known;
+    co_return known_machines();
+}
+
+task<std::vector<machine>> task_board::machines() {
+    std::vector<machine> all = (co_await known()).machines;
+    if (all.empty()) all.push_back({listed_.world().with.machine, "::1"});
+    co_return all;
 }
 
 task<std::vector<mesh>> task_board::meshes() {
-    try {
-        co_return (co_await machines_.read()).meshes;
-    } catch (const std::exception& error) {
-        spdlog::warn("the meshes are not known: {}", error.what());
-    }
-    co_return std::vector<mesh>();
+    co_return (co_await known()).meshes;
 }
 
 task<viewer> task_board::who_looks(std::string address) {
     const auto is_limited = [](const auto& named) { return !named.second->settings().meshes.empty(); };
     if (address.empty() || std::ranges::none_of(listed_.all(), is_limited)) co_return viewer();
-    const std::vector<mesh> known = co_await meshes();
-    co_return pinfold::who_looks(address, known);
+    const std::vector<mesh> all = co_await meshes();
+    co_return pinfold::who_looks(address, all);
 }
 
 task<asker> task_board::who(arrival what) {
-    const std::vector<machine> known = co_await machines();
-    co_return who_asks(what, known);
+    const std::vector<machine> all = co_await machines();
+    co_return who_asks(what, all);
 }
 
 std::shared_ptr<session> task_board::worker_of(const task_row& task) const {

@@ -129,6 +129,7 @@ private:
 
     task_row add(const worker_pointer& worker, const rpc_request& what, const asker& who);
     task_row follow_up(task_row task, const rpc_request& what, const std::string& from);
+    task<known_machines> known(); // nothing where that cannot be said at the moment
     [[nodiscard]] bool may_see(const task_row& task, const asker& who) const;
     void refuse_flood(const worker_pointer& worker, const task_row& fresh);
     void keep(task_row& task, const std::string& by, bool tell_asker);
