@@ -25,7 +25,7 @@ constexpr std::string_view status =
 // A shrooms daemon that answers each request once, and says what it was asked.
 class daemon_standin {
 public:
-    daemon_standin(fs::path socket, std::string answer)
+    daemon_standin(const fs::path& socket, std::string answer)
         : listener_(check(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), "make a socket")),
           answer_(std::move(answer)) {
         sockaddr_un name{.sun_family = AF_UNIX};
@@ -74,7 +74,7 @@ known_machines read(uring& ring, machine_list& from) {
     {
         task_group tasks([&](const std::exception_ptr& thrown) { error = thrown; });
         tasks.spawn([](machine_list* list,
-                       std::optional<known_machines>* into) -> task<> { *into = co_await list->read(); },
+                       std::optional<known_machines>* into) -> task<> { *into = *co_await list->read(); },
                     &from, &made);
         while (tasks.running() > 0) ring.run_once(true);
     }

@@ -149,12 +149,12 @@ unique_fd receive_fd(int sync) {
     return unique_fd(fd);
 }
 
-pid_t pid_of(int pidfd) {
-    const std::string info = read_file(fmt::format("/proc/self/fdinfo/{}", pidfd));
+process process_of(unique_fd pidfd) {
+    const std::string info = read_file(fmt::format("/proc/self/fdinfo/{}", pidfd.get()));
     const std::size_t at = info.find("\nPid:\t");
     int pid = 0;
     if (at != std::string::npos) std::from_chars(info.data() + at + 6, info.data() + info.size(), pid);
-    return pid;
+    return {pid, std::move(pidfd)};
 }
 
 // pid 1 of the cage, as the machine numbers it: the process in its cgroup that is 1 in the namespace just below ours.
@@ -366,7 +366,7 @@ void cage::start() {
     const char go = 1;
     check(::send(sync_.get(), &go, 1, MSG_NOSIGNAL), "start the program of cage {}", spec_.name);
     unique_fd program = receive_fd(sync_.get());
-    if (program) program_ = process(pid_of(program.get()), std::move(program));
+    if (program) program_ = process_of(std::move(program));
     if (const auto report = read_report(report_.get())) fail_child(*report, spec_, spec_.command);
     if (!program_)
         throw cage_failure(fmt::format("cage {}: its child ended before its program ran", spec_.name), 125);
@@ -394,7 +394,7 @@ caged_program cage::enter(const command_spec& command) {
     sync.theirs.reset();
     report.theirs.reset();
     unique_fd program = receive_fd(sync.ours.get());
-    if (program) made.held = process(pid_of(program.get()), std::move(program));
+    if (program) made.held = process_of(std::move(program));
     if (const auto said = read_report(report.ours.get())) fail_child(*said, spec_, copy);
     if (!made.held)
         throw cage_failure(fmt::format("cage {} cannot be entered: it is ending", spec_.name), 125);

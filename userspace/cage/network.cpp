@@ -240,7 +240,7 @@ unique_fd steering::parts::load_steer(int listener) const {
     const bpf_insn* begin = bpf_program__insns(&model);
     std::vector<bpf_insn> code(begin, begin + bpf_program__insn_cnt(&model));
     for (bpf_insn& instruction : code)
-        if (instruction.code == (BPF_LD | BPF_DW | BPF_IMM) && instruction.src_reg == BPF_PSEUDO_MAP_FD)
+        if (instruction.code == (BPF_LD | BPF_IMM | BPF_DW) && instruction.src_reg == BPF_PSEUDO_MAP_FD)
             instruction.imm = map.get();
     auto options = bpf::options<bpf_prog_load_opts>();
     options.expected_attach_type = BPF_SK_LOOKUP;

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <csignal>
 #include <nlohmann/json.hpp>
-#include <pinfold/stdio.h>
 #include <poll.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -36,7 +35,6 @@ stdio_client::stdio_client(unique_fd connection, const std::string& early, bool 
       errors_(STDERR_FILENO),
       inbox_(early.begin(), early.end()),
       inbox_size_(early.size()),
-      credit_(PINFOLD_STDIN_WINDOW),
       terminal_(terminal) {
     inbox_.resize(std::max(inbox_.size(), PINFOLD_FRAME_HEADER + PINFOLD_FRAME_PAYLOAD + read_bytes));
     const sigset_t set = signal_set();

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
+#include <pinfold/stdio.h>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,7 +58,7 @@ private:
     std::vector<char> inbox_;    // room for a frame and what is received at once
     std::size_t inbox_size_ = 0; // bytes of it that were received and not yet taken
     std::string outbox_;         // to be sent
-    std::uint64_t credit_;
+    std::uint64_t credit_ = PINFOLD_STDIN_WINDOW;
     stdio_result result_;
     bool terminal_;
     bool input_open_ = true, started_ = false, done_ = false, pipe_told_ = false;

@@ -86,7 +86,7 @@ bool is_over(const json& task) {
 }
 
 std::string title_of(const json& task) {
-    const std::string title = task.value("metadata", json::object()).value("shrooms/title", "");
+    std::string title = task.value("metadata", json::object()).value("shrooms/title", "");
     if (!title.empty()) return title;
     const json history = task.value("history", json::array());
     const std::string text = history.empty() ? "" : text_of(history.front());

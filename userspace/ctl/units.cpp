@@ -60,7 +60,7 @@ std::optional<std::uint32_t> parse_count(std::string_view text) {
 
 std::string format_bytes(std::uint64_t bytes) {
     constexpr std::array units{"B", "KiB", "MiB", "GiB", "TiB"};
-    double amount = static_cast<double>(bytes);
+    auto amount = static_cast<double>(bytes);
     std::size_t unit = 0;
     while (amount >= 1024 && unit + 1 < units.size()) {
         amount /= 1024;

@@ -92,7 +92,7 @@ std::size_t model_transfer::read_body(char* into, std::size_t size, std::size_t 
         one.sending_paused_ = true;
         return CURL_READFUNC_PAUSE;
     }
-    std::memcpy(into, one.outgoing_.data(), part);
+    one.outgoing_.copy(into, part);
     one.outgoing_.erase(0, part);
     one.in_.note(one);
     return part;

@@ -142,7 +142,7 @@ task<std::string> outbox_carrier::send(std::string session, std::string to, std:
     const std::string machine_name = to.substr(0, slash);
     std::vector<machine> known;
     try {
-        known = (co_await machines_.read()).machines;
+        known = (co_await machines_.read())->machines;
     } catch (const std::exception& error) {
         spdlog::warn("the other machines are not known: {}", error.what());
     }

@@ -1,6 +1,6 @@
 #include "agent/proxy/cage_ask.hpp"
 
-#include "agent/proxy/json_shape.hpp"
+#include "agent/proxy/json_rewrite.hpp"
 #include "base/text.hpp"
 
 #include <algorithm>
@@ -101,25 +101,7 @@ std::optional<proxy_kind> kind_of(std::string_view method, std::span<const std::
     return std::nullopt;
 }
 
-std::expected<std::string, proxy_refusal> rewrite_rpc(json whole, const proxy_head& head,
-                                                      const proxy_asker& asker, std::string_view path,
-                                                      std::string_view self) {
-    const auto found = whole.find("method");
-    const std::string method = found != whole.end() && found->is_string() ? found->get<std::string>()
-                                                                          : std::string();
-    if (std::ranges::find(rpc_methods, method) == rpc_methods.end())
-        return not_from_here(head, asker, path, method);
-    if (!method.starts_with("Send")) return whole.dump(-1, ' ', false, json::error_handler_t::replace);
-    json* message = nullptr;
-    if (const auto params = whole.find("params"); params != whole.end() && params->is_object())
-        if (const auto inner = params->find("message"); inner != params->end() && inner->is_object())
-            message = &*inner;
-    if (message == nullptr) return refuse(400, "params.message is missing or no object");
-    json& metadata = (*message)["metadata"];
-    if (!metadata.is_object()) metadata = json::object();
-    metadata["shrooms/from"] = fmt::format("{}/{}", self, asker.session);
-    return whole.dump(-1, ' ', false, json::error_handler_t::replace);
-}
+constexpr std::array<std::string_view, 3> metadata_path{"params", "message", "metadata"};
 
 } // namespace
 
@@ -163,32 +145,41 @@ std::expected<cage_ask, proxy_refusal> judge_head(const proxy_head& head, const 
 }
 
 std::expected<std::string, proxy_refusal> rewrite_body(const cage_ask& ask, const proxy_head& head,
-                                                       std::string_view body, const proxy_asker& asker,
+                                                       std::string body, const proxy_asker& asker,
                                                        std::string_view self) {
     if (ask.kind == proxy_kind::read || ask.kind == proxy_kind::machines) {
         if (!body.empty()) return refuse(400, "a GET has no body here");
         return std::string();
     }
-    if (ask.kind == proxy_kind::task_update && body.empty()) body = "{}";
-    json whole;
-    if (const auto wrong = read_json_strictly(body, whole)) return refuse(400, "the body: " + *wrong);
-    if (!whole.is_object()) return refuse(400, "the body is no JSON object");
-    if (ask.kind == proxy_kind::rpc) return rewrite_rpc(std::move(whole), head, asker, ask.path, self);
-    whole["session"] = asker.session;
-    return whole.dump(-1, ' ', false, json::error_handler_t::replace);
+    const bool is_rpc = ask.kind == proxy_kind::rpc;
+    if (!is_rpc && body.empty()) body = "{}";
+    const std::string from = std::string(self) + '/' + asker.session;
+    auto made = is_rpc
+                    ? rewrite_json(std::move(body),
+                                   {.path = metadata_path, .key = "shrooms/from", .value = from})
+                    : rewrite_json(std::move(body), {.path = {}, .key = "session", .value = asker.session});
+    if (!made) return refuse(400, "the body: " + made.error());
+    if (is_rpc && std::ranges::find(rpc_methods, made->method) == rpc_methods.end())
+        return not_from_here(head, asker, ask.path, made->method);
+    if (is_rpc && made->method.starts_with("Send") && !made->placed)
+        return refuse(400, "params.message is missing or no object");
+    return std::move(made->text);
 }
 
 std::string forwarded_head(const cage_ask& ask, const proxy_head& head, const proxy_asker& asker,
                            std::optional<std::uint64_t> length) {
     const bool is_v6 = ask.addr.find(':') != std::string::npos;
-    const std::string address = is_v6 ? "[" + ask.addr + "]" : ask.addr;
-    const std::string host = ask.own ? "pinfold" : address + ":7387";
-    std::string made = fmt::format("{} {}{} HTTP/1.1\r\nHost: {}\r\nX-Shrooms-Caged: {}\r\n", head.method,
-                                   ask.path, ask.query, host, percent_encoded(asker.session));
-    if (!head.content_type.empty()) made += fmt::format("Content-Type: {}\r\n", head.content_type);
-    if (!head.accept.empty()) made += fmt::format("Accept: {}\r\n", head.accept);
+    std::string made = head.method + ' ' + ask.path + ask.query + " HTTP/1.1\r\nHost: ";
+    if (ask.own)
+        made += "pinfold";
+    else
+        made += (is_v6 ? "[" + ask.addr + "]" : ask.addr) + ":7387";
+    made += "\r\nX-Shrooms-Caged: " + percent_encoded(asker.session) + "\r\n";
+    if (!head.content_type.empty()) made += "Content-Type: " + head.content_type + "\r\n";
+    if (!head.accept.empty()) made += "Accept: " + head.accept + "\r\n";
     if (head.method == "POST")
-        made += length ? fmt::format("Content-Length: {}\r\n", *length) : "Transfer-Encoding: chunked\r\n";
+        made += length ? "Content-Length: " + std::to_string(*length) + "\r\n"
+                       : "Transfer-Encoding: chunked\r\n";
     return made + "\r\n";
 }
 

@@ -66,8 +66,7 @@ struct cage_ask {
 
 // The body as it goes on: with shrooms/from or the task's session written by this agent. `self` is this machine's name.
 [[nodiscard]] std::expected<std::string, proxy_refusal> rewrite_body(const cage_ask& ask,
-                                                                     const proxy_head& head,
-                                                                     std::string_view body,
+                                                                     const proxy_head& head, std::string body,
                                                                      const proxy_asker& asker,
                                                                      std::string_view self);
 

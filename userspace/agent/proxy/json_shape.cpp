@@ -1,7 +1,7 @@
 #include "agent/proxy/json_shape.hpp"
 
 #include <nlohmann/json.hpp>
-#include <unordered_set>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -10,8 +10,6 @@ namespace pinfold {
 namespace {
 
 using nlohmann::json;
-
-constexpr std::size_t deepest = 64, most_values = 200'000;
 
 // The names are nlohmann's SAX interface. Each call says whether to go on.
 class shape_watcher {
@@ -45,14 +43,15 @@ public:
 private:
     struct level { // an object or array that is open
         json* built = nullptr;
-        std::unordered_set<std::string> keys; // where nothing is built
+        std::set<std::string>
+            keys; // where nothing is built; a tree: who chooses the keys makes a hash table slow
     };
 
     bool stop(std::string why) {
         if (!wrong_) wrong_ = std::move(why);
         return false;
     }
-    bool count() { return ++values_ <= most_values || stop("it has more than 200,000 values"); }
+    bool count() { return ++values_ <= most_json_values || stop("it has more than 200,000 values"); }
     // Where a value goes: the whole, behind an array's last, or to the key that was just read.
     template <typename Value>
     json* place(Value&& what) {
@@ -73,7 +72,7 @@ private:
     }
     bool open(json::value_t kind) {
         if (!count()) return false;
-        if (levels_.size() >= deepest) return stop("it is nested more than 64 deep");
+        if (levels_.size() >= deepest_json) return stop("it is nested more than 64 deep");
         levels_.push_back({.built = into_ != nullptr ? place(json(kind)) : nullptr, .keys = {}});
         return true;
     }

@@ -1,12 +1,15 @@
 // Whether hostile JSON may be built into memory, and building it: in one pass that stops at the first thing that is wrong.
 #pragma once
 
+#include <cstddef>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 
 namespace pinfold {
+
+inline constexpr std::size_t deepest_json = 64, most_json_values = 200'000;
 
 // What is wrong with it; nothing = JSON of modest depth and number of values (an array of 16 MiB of "[" would take a
 // gigabyte), and no object has a key twice (which means one thing to this parser and another to the next).

@@ -113,17 +113,18 @@ task<std::string> machine_list::ask_daemon() {
     co_return body;
 }
 
-task<known_machines> machine_list::read() {
+task<std::shared_ptr<const known_machines>> machine_list::read() {
     const auto now = std::chrono::steady_clock::now();
     if (now < known_until_) co_return known_;
     std::error_code none;
+    known_machines found;
     if (!from_.daemon.empty() && std::filesystem::exists(from_.daemon, none))
-        known_ = parse_status(co_await ask_daemon());
+        found = parse_status(co_await ask_daemon());
     else if (!from_.peers.empty() && std::filesystem::exists(from_.peers, none))
-        known_ = parse_peers(read_file(from_.peers));
-    else
-        known_ = {.machines = {{short_name(from_.name), "::1"}},
-                  .meshes = {}}; // alone: its own agent is still asked
+        found = parse_peers(read_file(from_.peers));
+    else // alone: its own agent is still asked
+        found = {.machines = {{short_name(from_.name), "::1"}}, .meshes = {}};
+    known_ = std::make_shared<const known_machines>(std::move(found));
     known_until_ = now + fresh_for;
     co_return known_;
 }

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <memory>
 
 namespace pinfold {
 
@@ -35,14 +36,14 @@ public:
     ~machine_list() = default;
 
     // Throws what keeps it from knowing: a daemon that does not answer, a bad file.
-    task<known_machines> read();
+    task<std::shared_ptr<const known_machines>> read();
 
 private:
     task<std::string> ask_daemon();
 
     uring& ring_;
     settings from_;
-    known_machines known_;
+    std::shared_ptr<const known_machines> known_;
     std::chrono::steady_clock::time_point known_until_{};
 };
 

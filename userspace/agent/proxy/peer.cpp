@@ -147,30 +147,27 @@ task<peer::answer> peer::read_head(std::chrono::seconds limit) {
 
 task<std::string> peer::read_body() {
     auto& parser = parts_->begun();
+    std::string& held = parts_->held;
     std::string part;
     while (!parser.is_done()) {
-        grow(part, read_size);
-        auto& body = parser.get().body();
-        body = {part.data(), part.size(), true};
         beast::error_code error;
-        std::size_t used = 0;
-        if (!parts_->held.empty()) {
-            used = parser.put(boost::asio::const_buffer(parts_->held.data(), parts_->held.size()), error);
-            parts_->held.erase(0, used);
-        }
-        const std::size_t size = part.size() - body.size;
-        if (error && error != beast::http::error::need_buffer && error != beast::http::error::need_more)
-            fail("the answer of the agent at {} is no HTTP: {}", whom_, error.message());
-        if (size > 0) {
-            part.resize(size);
-            co_return part;
-        }
-        if (parser.is_done()) break;
-        if (used > 0) continue; // a chunk's frame; the rest may be here already
-        if (!co_await receive_more(body_time)) {
+        if (held.empty() && !co_await receive_more(body_time)) {
             parser.put_eof(error);
             if (error) fail("the answer of the agent at {} was cut", whom_);
+            break;
         }
+        grow(part, std::min(held.size(), read_size)); // no part is longer than what came
+        auto& body = parser.get().body();
+        body = {part.data(), part.size(), true};
+        const std::size_t used = parser.put(boost::asio::const_buffer(held.data(), held.size()), error);
+        held.erase(0, used);
+        part.resize(part.size() - body.size);
+        if (error && error != beast::http::error::need_buffer && error != beast::http::error::need_more)
+            fail("the answer of the agent at {} is no HTTP: {}", whom_, error.message());
+        if (!part.empty()) co_return part;
+        if (used == 0 && !parser.is_done() &&
+            !co_await receive_more(body_time)) // the rest of a chunk's frame
+            fail("the answer of the agent at {} was cut", whom_);
     }
     co_return std::string();
 }

@@ -40,15 +40,20 @@ unique_fd listen_in(const std::filesystem::path& directory) {
     return listener;
 }
 
+void add_field(std::string& head, std::string_view name, std::string_view value) {
+    head.append(name) += ": ";
+    head.append(value) += "\r\n";
+}
+
 std::string answer_head(const peer::answer& from, bool keep_alive) {
     const auto reason = boost::beast::http::obsolete_reason(
         static_cast<boost::beast::http::status>(from.status));
-    std::string head = fmt::format("HTTP/1.1 {} {}\r\n", from.status,
-                                   std::string_view(reason.data(), reason.size()));
-    if (!from.content_type.empty()) head += fmt::format("Content-Type: {}\r\n", from.content_type);
-    if (!from.cache_control.empty()) head += fmt::format("Cache-Control: {}\r\n", from.cache_control);
+    std::string head = "HTTP/1.1 " + std::to_string(from.status) + " ";
+    head.append(reason.data(), reason.size()) += "\r\n";
+    if (!from.content_type.empty()) add_field(head, "Content-Type", from.content_type);
+    if (!from.cache_control.empty()) add_field(head, "Cache-Control", from.cache_control);
     if (from.length)
-        head += fmt::format("Content-Length: {}\r\n", *from.length);
+        add_field(head, "Content-Length", std::to_string(*from.length));
     else
         head += "Transfer-Encoding: chunked\r\n";
     if (!keep_alive) head += "Connection: close\r\n";
@@ -165,13 +170,14 @@ task<bool> proxy::answer_one(visit& of) {
     of.answered = false;
     const auto asker = of.at->who();
     if (!asker) co_return co_await refuse(of, {403, "the session of this socket is gone"});
-    std::vector<machine> machines;
+    std::shared_ptr<const known_machines> known;
     std::string unknown;
     try {
-        machines = (co_await machines_.read()).machines;
+        known = co_await machines_.read();
     } catch (const std::exception& error) {
         unknown = error.what();
     }
+    const std::span<const machine> machines = known ? std::span(known->machines) : std::span<const machine>();
     const auto ask = judge_head(of.connection.head(), *asker, machines);
     if (!ask && (ask.error().status != 502 || unknown.empty())) co_return co_await refuse(of, ask.error());
     if (!unknown.empty()) co_return co_await refuse(of, {502, "the machines are not known: " + unknown});
@@ -223,9 +229,9 @@ task<bool> proxy::forward(visit& of, const cage_ask& ask, const proxy_asker& ask
     if (is_file && length.value_or(0) > largest_drop)
         co_return co_await refuse(of, {413, "the file is larger than 100 MiB"});
     if (!is_file) {
-        const auto read = co_await of.connection.read_body(largest_ask);
+        auto read = co_await of.connection.read_body(largest_ask);
         if (!read) co_return false;
-        auto rewritten = rewrite_body(ask, head, *read, asker, self);
+        auto rewritten = rewrite_body(ask, head, std::move(*read), asker, self);
         if (!rewritten) co_return co_await refuse(of, rewritten.error());
         body = std::move(*rewritten);
         length = body.size();

@@ -119,7 +119,7 @@ std::string endpoint::text() const {
     return is_v4() ? fmt::format("{}:{}", buffer.data(), port) : fmt::format("[{}]:{}", buffer.data(), port);
 }
 
-flow_hash::flow_hash() : seed_{} {
+flow_hash::flow_hash() {
     check(getrandom(seed_.data(), sizeof seed_, 0), "draw the seed of the relay's flow tables");
 }
 

@@ -52,7 +52,7 @@ public:
     [[nodiscard]] std::size_t operator()(const flow_key& key) const noexcept;
 
 private:
-    std::array<std::uint64_t, 2> seed_;
+    std::array<std::uint64_t, 2> seed_{};
 };
 
 } // namespace pinfold

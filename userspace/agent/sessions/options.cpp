@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <thread>
 #include <utility>
@@ -276,7 +277,7 @@ void apply_limits(const std::string& memory, const std::string& cpus, limits_spe
         if (!value || *value < 0.01 || *value > most)
             throw session_refusal(
                 400, fmt::format("cpus: must be between 0.01 and this machine's {}, not '{}'", most, cpus));
-        to.cpu_percent = static_cast<std::uint32_t>(*value * 100 + 0.5);
+        to.cpu_percent = static_cast<std::uint32_t>(std::lround(*value * 100));
     }
 }
 

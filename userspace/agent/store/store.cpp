@@ -141,7 +141,7 @@ void store::write_row(const session_row& row) {
     update_.bind(row.id).run();
 }
 
-void store::add(session_row& row, std::vector<event_row> first_events) {
+void store::add(session_row& row, const std::vector<event_row>& first_events) {
     transaction all(in_);
     bind_row(insert_, row);
     insert_.run();

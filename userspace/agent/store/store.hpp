@@ -62,7 +62,7 @@ public:
 
     [[nodiscard]] std::vector<session_row> sessions();
     // Fills in the id. Throws store_failure.
-    void add(session_row& row, std::vector<event_row> first_events);
+    void add(session_row& row, const std::vector<event_row>& first_events);
     void apply(session_change& change);
     void remove(std::int64_t session);
 

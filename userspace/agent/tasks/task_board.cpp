@@ -52,7 +52,7 @@ void task_board::no_such_task(std::string_view id) {
 
 task<known_machines> task_board::known() {
     try {
-        co_return co_await machines_.read();
+        co_return *co_await machines_.read();
     } catch (const std::exception& error) {
         spdlog::warn("the other machines are not known: {}", error.what());
     }

@@ -31,7 +31,7 @@ outcome connect_by_protocol(arguments given, int protocol) {
     const endpoint to = to_endpoint(given[0], given[1]);
     const unique_fd socket = make_socket(to.family(), SOCK_STREAM, protocol);
     if (!socket) return failed("socket");
-    const outcome connected = connect_to(socket.get(), to);
+    outcome connected = connect_to(socket.get(), to);
     if (connected.error != 0) return connected;
     return exchange(socket.get(), given.size() > 2 ? given[2] : "");
 }
@@ -72,7 +72,7 @@ outcome fastopen_connect(arguments given) {
     const int on = 1;
     if (::setsockopt(socket.get(), IPPROTO_TCP, TCP_FASTOPEN_CONNECT, &on, sizeof on) != 0)
         return failed("setsockopt");
-    const outcome connected = connect_to(socket.get(), to);
+    outcome connected = connect_to(socket.get(), to);
     if (connected.error != 0) return connected;
     const std::string_view data = given.size() > 2 ? given[2] : "x";
     if (::send(socket.get(), data.data(), data.size(), MSG_NOSIGNAL) < 0) return failed("send");
@@ -92,7 +92,7 @@ outcome self_connect(arguments given) {
     const endpoint to = to_endpoint(given[0], std::to_string(ntohs(all.sin6_port)));
     const unique_fd client = make_socket(to.family(), SOCK_STREAM);
     if (!client) return failed("socket");
-    const outcome connected = connect_to(client.get(), to);
+    outcome connected = connect_to(client.get(), to);
     if (connected.error != 0) return connected;
     const unique_fd accepted(::accept4(server.get(), nullptr, nullptr, SOCK_CLOEXEC));
     return accepted ? done() : failed("accept");

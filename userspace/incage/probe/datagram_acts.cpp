@@ -57,6 +57,8 @@ struct message {
         header.msg_iovlen = 1;
     }
     message(const message&) = delete;
+    message& operator=(const message&) = delete;
+    ~message() = default;
 };
 
 outcome sendmsg_udp(arguments given) {

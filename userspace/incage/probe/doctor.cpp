@@ -44,7 +44,7 @@ outcome udp(arguments given) {
 
 // An act of the library on a destination: any other error says that no guard was asked.
 outcome sent(arguments given) {
-    const outcome result = find_act(given[0])->run(given.subspan(1));
+    outcome result = find_act(given[0])->run(given.subspan(1));
     if (result.error == 0 || result.error == EACCES) return result;
     return done(text_of_error(result.error) + " in place of EACCES");
 }

@@ -89,8 +89,10 @@ outcome orphans(arguments given) {
 // Spins for so long by the wall clock, in so many threads; the processor time that it was given.
 outcome hog_cpu(arguments given) {
     const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(number(given[0]));
+    const std::uint64_t count = given.size() > 1 ? number(given[1]) : 1;
     std::vector<std::thread> threads;
-    for (std::uint64_t i = 0; i < (given.size() > 1 ? number(given[1]) : 1); ++i)
+    threads.reserve(count);
+    for (std::uint64_t i = 0; i < count; ++i)
         threads.emplace_back([until] {
             while (std::chrono::steady_clock::now() < until) {
             }
