@@ -14,7 +14,8 @@ if(PINFOLD_SANITIZE)
     # Not for static programs: the sanitizers' run time does not link statically.
     set(dynamic "$<NOT:$<BOOL:$<TARGET_PROPERTY:PINFOLD_STATIC>>>")
     target_compile_options(pinfold_options INTERFACE
-        "$<${dynamic}:-fsanitize=address,undefined;-fno-sanitize-recover=undefined;-fno-omit-frame-pointer>")
+        "$<${dynamic}:-fsanitize=address,undefined;-fno-sanitize-recover=undefined;-fno-omit-frame-pointer>"
+        "$<${dynamic}:-fsanitize-ignorelist=${PROJECT_SOURCE_DIR}/tests/sanitizers.ignore>")
     target_link_options(pinfold_options INTERFACE "$<${dynamic}:-fsanitize=address,undefined>")
 elseif(NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
     target_compile_definitions(pinfold_options INTERFACE _FORTIFY_SOURCE=3)

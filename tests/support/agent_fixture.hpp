@@ -100,7 +100,9 @@ public:
     ~agent_fixture() { stop(); }
 
     void start(std::vector<std::string> more = {}) {
-        std::vector<std::string> arguments{PINFOLD_BIN_DIR "/pinfold-agent",
+        const char* other = std::getenv(
+            "PINFOLD_TEST_AGENT"); // of the mutation matrix: with one refusal left out
+        std::vector<std::string> arguments{other != nullptr ? other : PINFOLD_BIN_DIR "/pinfold-agent",
                                            "--keeper",
                                            keeper_socket().native(),
                                            "--state",

@@ -135,7 +135,7 @@ def check_lists(names):
 def cases_without_in_agent(suite, build, rule, scratch):
     for binary, file in rule.suites:
         made = agent_rules.binary_without(TREE, build, rule, binary, scratch / "agent")
-        failed, ran = agent_rules.run(made, file, suite.environment, suite.limit)
+        failed, ran = agent_rules.run_without(suite.folder, binary, made, file, suite.environment, suite.limit)
         if not ran:
             sys.exit(f"mutations: no case ran without: {rule.name}")
         if failed:

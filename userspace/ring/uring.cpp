@@ -1,5 +1,7 @@
 #include "ring/uring.hpp"
 
+#include "ring/deadlines.hpp"
+
 #include <algorithm>
 #include <cassert>
 
@@ -14,68 +16,20 @@ __kernel_timespec to_timespec(std::chrono::nanoseconds duration) {
     return {.tv_sec = seconds.count(), .tv_nsec = (duration - seconds).count()};
 }
 
-// A receive and the time-out linked behind it: two completions, and the caller goes on after the second.
-class timed_receive final : public completion {
-public:
-    timed_receive(uring& ring, int fd, std::span<std::byte> into, std::chrono::nanoseconds limit)
-        : ring_(ring), fd_(fd), into_(into), limit_(to_timespec(limit)), timeout_(*this) {}
-
-    [[nodiscard]] bool await_ready() const noexcept { return false; }
-    void await_suspend(std::coroutine_handle<> caller) {
-        caller_ = caller;
-        if (io_uring_sq_space_left(&ring_.raw()) < 2) io_uring_submit(&ring_.raw()); // a link must not be cut
-        io_uring_sqe& receiving = ring_.prepare(*this);
-        io_uring_prep_recv(&receiving, fd_, into_.data(), into_.size(), 0);
-        receiving.flags |= IOSQE_IO_LINK;
-        io_uring_prep_link_timeout(&ring_.prepare(timeout_), &limit_, 0);
-    }
-    [[nodiscard]] int await_resume() const noexcept {
-        return result_ == -ECANCELED && expired_ ? -ETIMEDOUT : result_;
-    }
-
-    void complete(int result, unsigned) noexcept override {
-        result_ = result;
-        finish_one();
-    }
-
-private:
-    struct timeout final : completion {
-        explicit timeout(timed_receive& whole) : whole_(whole) {}
-        void complete(int result, unsigned) noexcept override {
-            whole_.expired_ = result == -ETIME;
-            whole_.finish_one();
-        }
-        timed_receive& whole_;
-    };
-
-    void finish_one() noexcept {
-        if (--left_ == 0) caller_.resume();
-    }
-
-    uring& ring_;
-    int fd_;
-    std::span<std::byte> into_;
-    __kernel_timespec limit_;
-    timeout timeout_;
-    std::coroutine_handle<> caller_;
-    int result_ = 0;
-    int left_ = 2;
-    bool expired_ = false;
-};
-
 } // namespace
 
 task_group::~task_group() {
     assert(running_ == 0 && "a task outlived its group");
 }
 
-uring::uring(unsigned entries) {
+uring::uring(unsigned entries) : timers_(std::make_unique<deadlines>(*this)) {
     io_uring_params parameters{};
     parameters.flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_CQSIZE;
     parameters.cq_entries = entries * completions_per_entry;
     check_negative(io_uring_queue_init_params(entries, &ring_, &parameters),
                    "set up an io_uring with {} entries (kernel 6.1 or later; see kernel.io_uring_disabled)",
                    entries);
+    io_uring_register_ring_fd(&ring_); // saves a look at the table of fds for each call; works without it too
 }
 
 uring::~uring() {
@@ -193,10 +147,6 @@ task<int> write_all(uring& ring, int fd, std::span<const std::byte> bytes) {
         bytes = bytes.subspan(static_cast<std::size_t>(written));
     }
     co_return 0;
-}
-
-task<int> receive_within(uring& ring, int fd, std::span<std::byte> into, std::chrono::nanoseconds limit) {
-    co_return co_await timed_receive(ring, fd, into, limit);
 }
 
 } // namespace pinfold

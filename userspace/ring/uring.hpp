@@ -9,6 +9,7 @@
 #include <coroutine>
 #include <cstddef>
 #include <liburing.h>
+#include <memory>
 #include <span>
 #include <sys/socket.h>
 #include <vector>
@@ -37,6 +38,8 @@ private:
     friend class uring;
     bool queued_ = false;
 };
+
+class deadlines; // ring/deadlines.hpp
 
 class uring {
 public:
@@ -67,8 +70,13 @@ public:
     void cancel(int fd);
     // Ends the one operation that reports to this receiver, found by its hash: for whoever has thousands.
     void cancel(completion& receiver);
-    // Operations whose completion has not come yet (a multishot one counts until its last).
+    // Operations whose completion has not come yet (a multishot one counts until its last, the timer
+    // behind timers() while it is set).
     [[nodiscard]] std::size_t in_flight() const noexcept { return in_flight_; }
+
+    // What ends operations that take too long. One timer for all: a time-out linked to each operation costs the kernel as
+    // much as the operation.
+    [[nodiscard]] deadlines& timers() noexcept { return *timers_; }
 
     [[nodiscard]] io_uring& raw() noexcept { return ring_; }
 
@@ -88,6 +96,7 @@ private:
     std::vector<deferred*> deferred_, idle_, running_;
     std::size_t in_flight_ = 0;
     bool stopped_ = false;
+    std::unique_ptr<deadlines> timers_;
 };
 
 // An awaitable single-shot operation; its value is the result or -errno.
@@ -155,7 +164,5 @@ task<int> sleep_for(uring& ring, std::chrono::nanoseconds duration);
 // All of it, or -errno of the send or write that failed.
 task<int> send_all(uring& ring, int fd, std::span<const std::byte> bytes);
 task<int> write_all(uring& ring, int fd, std::span<const std::byte> bytes);
-// Like receive, but -ETIMEDOUT when nothing came in time.
-task<int> receive_within(uring& ring, int fd, std::span<std::byte> into, std::chrono::nanoseconds limit);
 
 } // namespace pinfold

@@ -2,6 +2,7 @@
 
 #include "agent/api/router.hpp"
 #include "agent/tcp_listener.hpp"
+#include "ring/timed_receive.hpp"
 
 #include <algorithm>
 #include <spdlog/spdlog.h>

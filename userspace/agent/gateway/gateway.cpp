@@ -2,6 +2,7 @@
 
 #include "agent/gateway/provider_words.hpp"
 #include "agent/http_chunk.hpp"
+#include "ring/timed_receive.hpp"
 
 #include <algorithm>
 #include <cctype>

@@ -54,6 +54,7 @@ std::optional<std::string> decode_segment(std::string_view text) {
 std::optional<std::vector<std::string>> split_path(std::string_view path) {
     if (!path.starts_with('/')) return std::nullopt;
     std::vector<std::string> segments;
+    segments.reserve(8);
     while (!path.empty()) {
         path.remove_prefix(1);
         const std::size_t end = std::min(path.find('/'), path.size());
@@ -180,7 +181,8 @@ std::string forwarded_head(const cage_ask& ask, const proxy_head& head, const pr
     if (head.method == "POST")
         made += length ? "Content-Length: " + std::to_string(*length) + "\r\n"
                        : "Transfer-Encoding: chunked\r\n";
-    return made + "\r\n";
+    made += "\r\n";
+    return made;
 }
 
 std::string machines_json(std::span<const machine> all) {

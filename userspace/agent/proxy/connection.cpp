@@ -1,6 +1,7 @@
 #include "agent/proxy/connection.hpp"
 
 #include "agent/proxy/grow.hpp"
+#include "ring/timed_receive.hpp"
 
 #include <algorithm>
 #include <boost/beast/http/status.hpp>

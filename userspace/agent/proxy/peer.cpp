@@ -2,6 +2,7 @@
 
 #include "agent/proxy/grow.hpp"
 #include "base/error.hpp"
+#include "ring/timed_receive.hpp"
 
 #include <algorithm>
 #include <arpa/inet.h>

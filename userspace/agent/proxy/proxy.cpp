@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <fmt/format.h>
 #include <poll.h>
@@ -198,10 +199,11 @@ task<bool> proxy::answer_one(visit& of) {
 
 task<std::unique_ptr<peer>> proxy::reach(const cage_ask& ask) {
     while (true) {
-        const auto found = idle_.find(key_of(ask));
+        const auto found = std::ranges::find(idle_, key_of(ask), &idle_peer::key);
         if (found == idle_.end()) break;
-        std::unique_ptr<peer> kept = std::move(found->second);
-        idle_.erase(found);
+        std::unique_ptr<peer> kept = std::move(found->connection);
+        std::swap(*found, idle_.back());
+        idle_.pop_back();
         if (kept->is_fresh()) co_return kept;
     }
     auto made = std::make_unique<peer>(ring_);
@@ -222,7 +224,7 @@ task<> proxy::watch_asker(proxy* self, visit_pointer of) {
 }
 
 task<bool> proxy::forward(visit& of, const cage_ask& ask, const proxy_asker& asker, std::string_view self) {
-    const proxy_head head = of.connection.head();
+    const proxy_head& head = of.connection.head();
     const bool is_file = ask.kind == proxy_kind::drop;
     std::optional<std::uint64_t> length = of.connection.announced();
     std::string body;
@@ -256,7 +258,7 @@ task<bool> proxy::forward(visit& of, const cage_ask& ask, const proxy_asker& ask
     co_await of.watched.wait();
     if (failure) std::rethrow_exception(failure);
     if (to->may_be_kept() && !stopping_ && idle_.size() < most_idle)
-        idle_.emplace(key_of(ask), std::move(to));
+        idle_.push_back({key_of(ask), std::move(to)});
     co_return more;
 }
 

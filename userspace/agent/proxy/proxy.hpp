@@ -41,6 +41,10 @@ public:
     [[nodiscard]] bool ended() const noexcept { return doors_.empty() && running_ == 0; }
 
 private:
+    struct idle_peer {
+        std::string key; // its address; empty = this agent
+        std::unique_ptr<peer> connection;
+    };
     struct door;
     struct visit;
     using door_pointer = std::shared_ptr<door>;
@@ -61,7 +65,7 @@ private:
     settings with_;
     machine_list machines_;
     std::map<std::filesystem::path, door_pointer> doors_;
-    std::multimap<std::string, std::unique_ptr<peer>> idle_; // by address
+    std::vector<idle_peer> idle_; // few
     std::size_t running_ = 0;
     bool stopping_ = false;
 };

@@ -2,11 +2,11 @@
 #pragma once
 
 #include "agent/relay/closer.hpp"
-#include "agent/relay/deadlines.hpp"
 #include "agent/relay/endpoint.hpp"
 #include "agent/relay/packet.hpp"
 #include "agent/relay/relay.hpp"
 #include "agent/relay/turns.hpp"
+#include "ring/deadlines.hpp"
 
 #include <map>
 #include <memory>

@@ -1,9 +1,13 @@
-#include "agent/relay/deadlines.hpp"
+#include "ring/deadlines.hpp"
 
 namespace pinfold {
 
 timed::~timed() {
     if (list_ != nullptr) list_->drop(*this);
+}
+
+deadlines::~deadlines() {
+    while (!all_.empty()) drop(*all_.begin()->second);
 }
 
 void deadlines::set(timed& what, steady::time_point moment) {

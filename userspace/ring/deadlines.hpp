@@ -1,4 +1,4 @@
-// What the relay has to end or to look at later; one timer for all of it, and none while there is nothing.
+// What has to be ended or looked at later; one timer for all of it, and none while there is nothing.
 #pragma once
 
 #include "ring/alarm.hpp"
@@ -33,6 +33,9 @@ private:
 class deadlines {
 public:
     explicit deadlines(uring& ring) : alarm_(ring, [this] { ring_out(); }) {}
+    deadlines(const deadlines&) = delete;
+    deadlines& operator=(const deadlines&) = delete;
+    ~deadlines(); // what still stands in it is due no more
 
     void set(timed& what, steady::time_point moment); // instead of the one it had
     void drop(timed& what) noexcept;
