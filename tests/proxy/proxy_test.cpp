@@ -73,7 +73,7 @@ TEST_CASE("the machines are told, and its own agent is asked at its socket") {
         "GET /v1/sessions?all=1 HTTP/1.1\r\nHost: pinfold\r\nX-Shrooms-Caged: w1\r\n"));
     cage.say(post("/peer/fd12::1/v1/tasks/w1:1", R"({"state":"done","session":"other"})"));
     CHECK(status_line(cage.hear_until("{\"ok\":true}")) == "HTTP/1.1 200 OK");
-    CHECK(own.bodies().at(1) == R"({"session":"w1","state":"done"})");
+    CHECK(own.bodies().at(1) == R"({"state":"done","session":"w1"})");
 }
 
 TEST_CASE("a sealed cage reports on its tasks, and not a byte of anything else goes on") {
