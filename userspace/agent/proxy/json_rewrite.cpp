@@ -45,7 +45,7 @@ bool is_utf8(const rapidjson::StringBuffer& text) {
     unsigned char bits = 0;
     for (const char c : all) bits |= static_cast<unsigned char>(c);
     if (bits < 0x80) return true;
-    rapidjson::StringStream from(all.data()); // ends with a zero, which is no part of a character
+    rapidjson::StringStream from(text.GetString()); // ends with a zero, which is no part of a character
     rapidjson::StringBuffer ignored;
     while (from.Tell() < all.size())
         if (!rapidjson::UTF8<>::Validate(from, ignored)) return false;
@@ -209,7 +209,7 @@ std::expected<rewritten_json, std::string> rewrite_json(std::string text, const 
     rapidjson::InsituStringStream from(text.data());
     rapidjson::Reader reader;
     const rapidjson::ParseResult done = reader.Parse<reading>(from, to);
-    if (to.wrong()) return std::unexpected(*to.wrong());
+    if (const std::optional<std::string>& wrong = to.wrong()) return std::unexpected(*wrong);
     if (done.IsError()) return std::unexpected(fmt::format("it is no JSON (byte {})", done.Offset()));
     return to.take();
 }
