@@ -57,7 +57,7 @@ TEST_CASE("what else was sent stays as it was, and in its order") {
     const auto made = rewrite_json(sent, {.path = message, .key = "from", .value = "x"});
     CHECK_FALSE(made); // a number beyond every double
     const std::string lawful =
-        R"({"z":[1,-0,1.50,1e-7,123456789012345678901234567890],"a":{"b":"\" \\ / \u0000 é 😀"},"n":null,"t":true})";
+        R"({"z":[1,-0,1.50,1e-7,1e-999,1.7e308,123456789012345678901234567890],"a":{"b":"\" \\ / \u0000 é 😀"},"n":null,"t":true})";
     CHECK(into_message(lawful) == lawful + " (not placed)");
     CHECK(into_message("{ \"a\" :\t[ ] ,\"\\u00e9\": \"\\ud83d\\ude00\\/\" }\n") ==
           "{\"a\":[],\"é\":\"😀/\"} (not placed)");
@@ -109,6 +109,8 @@ TEST_CASE("text that two parsers read differently is refused, also where it woul
              {R"({"a":1}/**/)", "no JSON"},
              {"{\"a\":\"\n\"}", "no JSON"},
              {R"({"a":")" + std::string(20, '\x1b') + R"("})", "no JSON"},
+             {R"({"a":4e308})", "no double"},
+             {R"({"a":-)" + std::string(309, '7') + "}", "no JSON"},
              {"7", "no JSON object"},
          }) {
         CAPTURE(bad.substr(0, 60));

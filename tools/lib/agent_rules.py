@@ -62,6 +62,8 @@ RULES = (
     rule("proxy: UTF-8 goes on, nothing else", PROXY + "json_rewrite.cpp", "has_other_bytes_ || !is_utf8(made_)", "false", REWRITE),
     rule("proxy: no end in the middle of a body, no control characters", PROXY + "json_rewrite.cpp",
          "if (has_control_characters(text))", "if (false)", REWRITE),
+    rule("proxy: no number that one parser refuses", PROXY + "json_rewrite.cpp", "if (is_beyond_double({text, size}))", "if (false)",
+         REWRITE),
     rule("proxy: no key twice", PROXY + "json_rewrite.cpp", "if (!is_new(last_key_))", "if (false)", REWRITE, ASK),
     rule("proxy: no key twice among many", PROXY + "json_rewrite.cpp", "return at.many.insert(key).second;",
          "return at.many.insert(key), true;", REWRITE),

@@ -9,7 +9,10 @@
 #endif
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <fmt/format.h>
 #include <optional>
 #include <rapidjson/reader.h>
@@ -37,6 +40,15 @@ bool has_control_characters(std::string_view text) {
     for (const char c : text)
         found |= static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\n' && c != '\r';
     return found != 0;
+}
+
+// To one parser an error, to the next infinite. What is too small is zero to both.
+bool is_beyond_double(std::string_view number) {
+    double value = 0;
+    if (std::from_chars(number.data(), number.data() + number.size(), value).ec !=
+        std::errc::result_out_of_range)
+        return false;
+    return std::isinf(std::strtod(std::string(number).c_str(), nullptr));
 }
 
 // What was written, not what was read: an escape may stand for half a character.
@@ -68,6 +80,7 @@ public:
         return scalar([is](json_writer& to) { return to.Bool(is); });
     }
     bool RawNumber(const char* text, SizeType size, bool) {
+        if (is_beyond_double({text, size})) return stop("it has a number that no double holds");
         return scalar([=](json_writer& to) { return to.RawValue(text, size, rapidjson::kNumberType); });
     }
     bool String(const char* text, SizeType size, bool) {
