@@ -18,9 +18,13 @@ void alarm_clock::no_later_than(clock::time_point moment) {
     armed_ = true;
 }
 
+void alarm_clock::let_be() {
+    if (armed_) io_uring_prep_timeout_remove(&ring_.prepare_unwatched(), reinterpret_cast<__u64>(this), 0);
+}
+
 void alarm_clock::stop() {
     stopped_ = true;
-    if (armed_) io_uring_prep_timeout_remove(&ring_.prepare_unwatched(), reinterpret_cast<__u64>(this), 0);
+    let_be();
 }
 
 void alarm_clock::complete(int, unsigned) noexcept {

@@ -20,6 +20,8 @@ public:
 
     // At this moment, or at the earlier one that is already set.
     void no_later_than(clock::time_point moment);
+    // Nothing is waited for any more, until it is set again.
+    void let_be();
     // Ends it; the owner waits until armed() is false.
     void stop();
     [[nodiscard]] bool armed() const noexcept { return armed_; }

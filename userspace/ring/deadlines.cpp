@@ -23,6 +23,10 @@ void deadlines::drop(timed& what) noexcept {
     what.list_ = nullptr;
 }
 
+void deadlines::rest() {
+    if (all_.empty()) alarm_.let_be();
+}
+
 void deadlines::ring_out() {
     const steady::time_point now = steady::now();
     while (!all_.empty() && all_.begin()->first <= now) {

@@ -39,6 +39,8 @@ public:
 
     void set(timed& what, steady::time_point moment); // instead of the one it had
     void drop(timed& what) noexcept;
+    // Where nothing stands in it, nothing rings: an idle ring is not woken for what has ended long ago.
+    void rest();
     // Nothing rings any more; ended() once the ring has said so.
     void stop() { alarm_.stop(); }
     [[nodiscard]] bool ended() const noexcept { return !alarm_.armed(); }

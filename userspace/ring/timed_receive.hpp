@@ -26,6 +26,7 @@ public:
 
     void complete(int result, unsigned) noexcept override {
         ring_.timers().drop(*this);
+        ring_.timers().rest();
         result_ = result;
         caller_.resume();
     }
