@@ -2,8 +2,11 @@
 #include "support/catch.hpp"
 #include "task_machine.hpp"
 
+#include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 using namespace pinfold;
 using namespace pinfold::test;
@@ -123,6 +126,17 @@ TEST_CASE("a task that is open for a day is canceled, held ones too, and its ask
     with.pass(24h * 7 + 1min);
     CHECK(eventually([&] { return with.get("/v1/tasks").body["tasks"].empty(); }));
     CHECK(with.task_now("heron:held")["code"] == -32001);
+}
+
+TEST_CASE("an agent that has no task does not look for what is due, and begins with the first one") {
+    task_machine with;
+    REQUIRE(with.make().status == 201);
+    const std::uint64_t before = with.clock_reads();
+    std::this_thread::sleep_for(std::chrono::milliseconds(500)); // ten times the pause between two looks
+    CHECK(with.clock_reads() == before);
+    REQUIRE(with.ask("m-1", "x").contains("id"));
+    const std::uint64_t asked = with.clock_reads();
+    CHECK(eventually([&] { return with.clock_reads() > asked + 5; }));
 }
 
 TEST_CASE("an asker that does not wait is told by a note: of a question, and of the end") {

@@ -110,6 +110,7 @@ public:
         return post("/v1/sessions", body);
     }
     void pass(std::chrono::milliseconds time) { offset_ += time.count(); }
+    [[nodiscard]] std::uint64_t clock_reads() const { return clock_reads_; }
 
 private:
     task_machine(std::unique_ptr<scratch_directory> scratch, std::chrono::milliseconds hold,
@@ -147,7 +148,11 @@ private:
                              .home = directory() / "home",
                              .machine = "laptop",
                              .environment = {{"PATH", "/usr/bin:/bin"}}});
-        task_board tasks(listed, {.now = [this] { return system_now() + offset_.load(); },
+        task_board tasks(listed, {.now =
+                                      [this] {
+                                          ++clock_reads_;
+                                          return system_now() + offset_.load();
+                                      },
                                   .look = std::chrono::milliseconds(50),
                                   .hold = hold_,
                                   .machines = {.peers = directory() / "peers.json", .name = "laptop"}});
@@ -182,6 +187,7 @@ private:
     std::string address_; // at which it is served, too; empty = at its socket only
     unique_fd stop_;
     std::atomic<std::int64_t> offset_{0};
+    std::atomic<std::uint64_t> clock_reads_{0};
     std::thread thread_;
 };
 

@@ -204,16 +204,25 @@ void task_board::look() {
     kept_.drop_closed(now() - closed_kept);
 }
 
+// Ends where no task is kept, and add() begins it again: an agent that nobody asks is not woken.
 task<> task_board::run() {
     session_world& world = listed_.world();
+    looking_ = true;
     while (!world.stopping.is_set()) {
         try {
             look();
+            if (kept_.all().empty()) break;
         } catch (const std::exception& error) {
             spdlog::warn("tasks are not looked after at the moment: {}", error.what());
         }
         if (co_await wait_within(world.ring, world.stopping, with_.look)) co_return;
     }
+    looking_ = false;
+}
+
+task<> task_board::run_again(task_board* self) {
+    session_world& world = self->listed_.world();
+    if (!co_await wait_within(world.ring, world.stopping, self->with_.look)) co_await self->run();
 }
 
 } // namespace pinfold

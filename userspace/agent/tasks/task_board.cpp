@@ -183,6 +183,7 @@ task_row task_board::add(const worker_pointer& worker, const rpc_request& what, 
     kept_.add(task, {.id = what.message, .text = what.text, .from = task.from});
     tell_session(task, task.from);
     if (task.state == task_state::submitted) wake(worker);
+    if (!std::exchange(looking_, true)) listed_.world().group.spawn(&task_board::run_again, this);
     return task;
 }
 

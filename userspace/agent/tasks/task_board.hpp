@@ -153,6 +153,7 @@ private:
     static task<> say(task_board* self, worker_pointer worker, std::string text, std::string id);
 
     void look();
+    static task<> run_again(task_board* self);
     void expire(std::vector<task_row>& open);
     [[nodiscard]] bool is_paused(std::int64_t session);
     void remind(const worker_pointer& worker, task_row task);
@@ -168,6 +169,7 @@ private:
     std::map<std::int64_t, int> watched_;                     // tasks
     std::map<std::int64_t, std::shared_ptr<errand>> errands_; // tasks
     std::map<std::int64_t, std::deque<unix_milliseconds>> nudged_;
+    bool looking_ = false; // from time to time
 };
 
 } // namespace pinfold
