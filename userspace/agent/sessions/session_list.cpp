@@ -136,6 +136,7 @@ std::shared_ptr<session> session_list::create(create_request from, const std::st
     world_.kept.add(row, events);
     auto one = std::make_shared<session>(world_, row);
     by_name_.emplace(row.name, one);
+    added_.pulse();
     return one;
 }
 
@@ -181,6 +182,7 @@ task<> session_list::look_at(std::shared_ptr<session> one) {
 task<> session_list::run() {
     while (!world_.stopping.is_set()) {
         for (const auto& [name, each] : std::map(by_name_)) world_.group.spawn(&session_list::look_at, each);
+        if (by_name_.empty()) co_await added_.wait(); // an agent without sessions is not woken
         if (co_await wait_within(world_.ring, world_.stopping, world_.with.look)) co_return;
     }
 }
@@ -195,6 +197,7 @@ task<> session_list::stop_one(std::shared_ptr<session> one) {
 
 void session_list::stop() {
     world_.stopping.set();
+    added_.pulse();
     for (const auto& [name, each] : std::map(by_name_)) {
         each->hang_up();
         if (each->runs()) world_.group.spawn(&session_list::stop_one, each);

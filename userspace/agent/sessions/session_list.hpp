@@ -1,6 +1,7 @@
 // All sessions of the owner: made, found by name, deleted, and looked at every few seconds.
 #pragma once
 
+#include "agent/event.hpp"
 #include "agent/sessions/session.hpp"
 
 #include <map>
@@ -46,6 +47,7 @@ private:
 
     session_world world_;
     std::map<std::string, std::shared_ptr<session>, std::less<>> by_name_;
+    event added_; // a session, or the end
 };
 
 } // namespace pinfold
