@@ -26,12 +26,13 @@ public:
         need_ok(wire::start{.cage = cage_});
     }
     void change(const limits_spec& limits) { need_ok(wire::set_limits{.cage = cage_, .limits = limits}); }
-    wire::ended run(std::vector<std::string> argv) {
+    wire::ended run(std::vector<std::string> argv) { return link_.end_of(cage_, begin(std::move(argv))); }
+    std::uint32_t begin(std::vector<std::string> argv) { // the number of its process
         const wire::message entered = link_.ask(wire::exec{
             .cage = cage_,
             .command = {.argv = std::move(argv), .environment = {"PATH=/usr/bin:/bin"}, .directory = "/"}});
         if (const auto* failed = std::get_if<wire::failed>(&entered.body)) fail("{}", failed->text);
-        return link_.end_of(cage_, std::get<wire::entered>(entered.body).process);
+        return std::get<wire::entered>(entered.body).process;
     }
     [[nodiscard]] cgroup group() const {
         const unique_fd above = open_directory(home_.cgroup_folder());
@@ -120,11 +121,30 @@ TEST_CASE("the number of processes is raised and lowered on a running cage") {
     const std::vector<std::string> fork64{
         "sh", "-c", "setsid /usr/bin/python3 -c \"$0\"; code=$?; pkill -9 python3; exit $code", count};
     kept_cage cage({.processes = 32});
+    // They count until the cage's pid 1 has reaped them.
+    const auto all_gone = [&] { return cage.group().read_number("pids.current").value_or(0) < 8; };
     CHECK(cage.run(fork64).status == 3);
+    CHECK(eventually(all_gone));
     cage.change({.processes = 128});
     CHECK(cage.run(fork64).status == 0);
+    CHECK(eventually(all_gone));
     cage.change({.processes = 32});
     CHECK(cage.run(fork64).status == 3);
+}
+
+TEST_CASE("a cage that is full says so to whoever starts one more program, and takes it once there is room") {
+    need_controllers();
+    kept_cage cage({.processes = 16});
+    const std::string fill = "import os, time\n"
+                             "while True:\n"
+                             "    try:\n"
+                             "        if os.fork() == 0: time.sleep(600)\n"
+                             "    except OSError: time.sleep(600)\n";
+    cage.begin({"/usr/bin/python3", "-c", fill});
+    CHECK(eventually([&] { return cage.group().read_number("pids.current").value_or(0) == 16; }));
+    CHECK_THROWS_WITH(cage.run({"true"}), ContainsSubstring("as many processes as its limit allows"));
+    cage.change({.processes = 32});
+    CHECK(cage.run({"true"}).status == 0);
 }
 
 TEST_CASE("the share of the CPUs is what the kernel was told last") {

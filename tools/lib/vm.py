@@ -84,7 +84,10 @@ class Factory:
         work = self.work / name
         work.mkdir()
         initrd = vm_image.initrd(kernel, work)
-        image = vm_image.image(kernel, self.root, work, tests, TIME_SCALE)
+        environment = {"PINFOLD_TIME_SCALE": str(TIME_SCALE)}
+        if not self.options.only:  # the acts of a suite are counted where all of it runs
+            environment["PINFOLD_TEST_ACTS"] = "/suite/results/acts"
+        image = vm_image.image(kernel, self.root, work, tests, TIME_SCALE, environment)
         say(f"{name}: {kernel.release} with {len(tests)} tests")
 
         def tell(test: str, result: str, seconds: float) -> None:

@@ -38,6 +38,7 @@ class Test:
     label: str
     command: tuple[str, ...]
     seconds: int
+    behind_others: bool
 
 
 def packages(section: str) -> list[str]:
@@ -59,8 +60,9 @@ def tests(build: Path, labels: list[str]) -> list[Test]:
         properties = {entry["name"]: entry["value"] for entry in each["properties"]}
         label = next(iter(properties.get("LABELS", [])), "")
         if label in labels and "command" in each:
-            found.append(Test(each["name"], label, tuple(each["command"]), int(properties.get("TIMEOUT", 60))))
-    return sorted(found, key=lambda test: (labels.index(test.label), test.name))
+            found.append(Test(each["name"], label, tuple(each["command"]), int(properties.get("TIMEOUT", 60)),
+                              "DEPENDS" in properties))
+    return sorted(found, key=lambda test: (labels.index(test.label), test.behind_others, test.name))
 
 
 def _binaries(build: Path, wanted: list[Test]) -> list[Path]:
@@ -162,6 +164,10 @@ def add_suite(root: Path, build: Path, wanted: list[Test]) -> None:
     world = root / (TREE / "tests").relative_to("/")
     shutil.copytree(TREE / "tests/worldlib", world / "worldlib", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(TREE / "tests/world", world / "world")
+    for script in {Path(test.command[0]) for test in wanted}:
+        if script.is_relative_to(TREE / "tests"):
+            (root / script.relative_to("/")).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(script, root / script.relative_to("/"))
     suite = root / "suite"
     (suite / "results").mkdir(parents=True)
     for name in ("init", "run"):
@@ -169,7 +175,7 @@ def add_suite(root: Path, build: Path, wanted: list[Test]) -> None:
     shutil.copy(build / "libexec/vm-leave", suite / "leave")
 
 
-def image(kernel: Unpacked, root: Path, work: Path, wanted: list[Test], scale: int) -> Path:
+def image(kernel: Unpacked, root: Path, work: Path, wanted: list[Test], scale: int, environment: dict[str, str]) -> Path:
     """An ext4 image: made without a mount, and its file system can be idmapped, as 9p and virtiofs cannot."""
     tree = work / "tree"
     run(["cp", "-al", str(root), str(tree)], "copy the root tree")
@@ -181,7 +187,7 @@ def image(kernel: Unpacked, root: Path, work: Path, wanted: list[Test], scale: i
         (modules / name).touch()
     run(["depmod", "-b", str(tree), kernel.release], f"list the modules of {kernel.release}")
     listed = [{"name": t.name, "label": t.label, "command": t.command, "seconds": t.seconds * scale} for t in wanted]
-    (tree / "suite/tests.json").write_text(json.dumps({"scale": scale, "tests": listed}))
+    (tree / "suite/tests.json").write_text(json.dumps({"environment": environment, "tests": listed}))
     made = work / "root.ext4"
     run(["mke2fs", "-q", "-F", "-t", "ext4", "-O", "^has_journal", "-d", str(tree), str(made), IMAGE_SIZE],
         "make the image of a virtual machine")

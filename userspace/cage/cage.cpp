@@ -124,6 +124,9 @@ clone_result clone_into(int cgroup, std::uint64_t flags) {
     if (pid == 0) return {};
     const int error = errno;
     if (!spared.empty()) write_file_at(AT_FDCWD, oom_score, spared);
+    if (pid < 0 && error == EAGAIN)
+        fail("start a program in the cage: it has as many processes as its limit allows; end some, or raise "
+             "the limit");
     if (pid < 0) fail_errno(error, "clone a child into the cgroup of the cage");
     return {static_cast<pid_t>(pid), unique_fd(pidfd)};
 }

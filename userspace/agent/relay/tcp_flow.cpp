@@ -35,7 +35,8 @@ void tcp_flow::woken(watch& by) noexcept {
 // Nothing is ever kept in user space: what is read stays in the socket's queue until it has been sent on. So a flow whose
 // receiver is slow costs no memory here, and the kernel's own buffers push back on its sender.
 bool tcp_flow::direction::work(allowance& left) noexcept {
-    const std::span<std::byte> chunk = flow_.side_.cage().core().chunk.bytes().first(reach_);
+    const std::size_t most = std::min(reach_, std::max(left.rest(), least_reach));
+    const std::span<std::byte> chunk = flow_.side_.cage().core().chunk.bytes().first(most);
     const ssize_t peeked = ::recv(from, chunk.data(), chunk.size(), MSG_PEEK | MSG_DONTWAIT);
     left.spend(peeked > 0 ? static_cast<std::size_t>(peeked) : 0);
     if (peeked == 0) return end_of_stream();

@@ -25,6 +25,7 @@ public:
         left_ -= std::min(left_, std::max(bytes, at_least));
     }
     [[nodiscard]] bool empty() const noexcept { return left_ == 0; }
+    [[nodiscard]] std::size_t rest() const noexcept { return left_; }
 
 private:
     std::size_t left_;
@@ -43,7 +44,7 @@ protected:
 // The chores of one cage.
 class chore_queue : public unlinking_hook {
 public:
-    [[nodiscard]] bool take_turn() noexcept; // false = empty
+    [[nodiscard]] bool take_turn(std::size_t bytes) noexcept; // false = empty
 
 private:
     // NOLINTNEXTLINE(cppcoreguidelines-virtual-class-destructor): it is final, which is said below
