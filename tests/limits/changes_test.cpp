@@ -28,9 +28,9 @@ public:
     void change(const limits_spec& limits) { need_ok(wire::set_limits{.cage = cage_, .limits = limits}); }
     wire::ended run(std::vector<std::string> argv) { return link_.end_of(cage_, begin(std::move(argv))); }
     std::uint32_t begin(std::vector<std::string> argv) { // the number of its process
-        const wire::message entered = link_.ask(wire::exec{
+        wire::message& entered = entered_.emplace_back(link_.ask(wire::exec{
             .cage = cage_,
-            .command = {.argv = std::move(argv), .environment = {"PATH=/usr/bin:/bin"}, .directory = "/"}});
+            .command = {.argv = std::move(argv), .environment = {"PATH=/usr/bin:/bin"}, .directory = "/"}}));
         if (const auto* failed = std::get_if<wire::failed>(&entered.body)) fail("{}", failed->text);
         return std::get<wire::entered>(entered.body).process;
     }
@@ -48,7 +48,8 @@ private:
     keeper_home home_;
     process keeper_;
     keeper_link link_;
-    wire::message made_; // holds the ends of the cage's network and streams open
+    std::vector<wire::message> entered_; // they hold the programs' streams open
+    wire::message made_;                 // holds the ends of the cage's network and streams open
     std::uint64_t cage_ = 0;
 };
 

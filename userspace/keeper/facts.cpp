@@ -1,5 +1,5 @@
-// What this machine has of what a cage promises, asked of the kernel each time: for `pinfold doctor`, and for the agent, which
-// starts no sealed cage where one of these is not good.
+// What this machine has of what a cage promises, asked of the kernel each time: for `pinfold doctor`, and for each new cage,
+// which is refused where one of these is not good.
 
 #include "base/error.hpp"
 #include "cage/mounts.hpp"
@@ -120,15 +120,27 @@ wire::fact keeper::cages_fact() const {
     return {"cages", text, true};
 }
 
-wire::facts keeper::facts(const client& from) {
-    wire::facts told{list_facts(cgroups_, facts_, options_.bpf_dir)};
-    told.list.push_back({"keeper", PINFOLD_VERSION, true});
+std::vector<wire::fact> keeper::needed_facts() const {
+    std::vector<wire::fact> list = list_facts(cgroups_, facts_, options_.bpf_dir);
     const auto missing = guards_.missing(anchor_.fd());
-    for (const guard which : all_guards) told.list.push_back(fact_of(which, missing));
+    for (const guard which : all_guards) list.push_back(fact_of(which, missing));
+    list.push_back(seccomp_fact());
+    list.push_back(namespaces_fact());
+    list.push_back(tun_fact());
+    return list;
+}
+
+// Whoever took a guard off the anchor can take it off a cage: what this machine does not have now, no cage is built upon.
+void keeper::need_machine(const cage_spec& spec) const {
+    for (const wire::fact& each : needed_facts())
+        if (!each.good)
+            fail("cage {} refused: {}: {} ('pinfold doctor' shows all)", spec.name, each.name, each.value);
+}
+
+wire::facts keeper::facts(const client& from) {
+    wire::facts told{needed_facts()};
+    told.list.push_back({"keeper", PINFOLD_VERSION, true});
     told.list.push_back({"steering (sk_lookup)", "loaded: TCP of cages reaches the relay", true});
-    told.list.push_back(seccomp_fact());
-    told.list.push_back(namespaces_fact());
-    told.list.push_back(tun_fact());
     told.list.push_back(types_fact());
     told.list.push_back(idmap_fact(from));
     told.list.push_back(cages_fact());

@@ -59,6 +59,8 @@ public:
 private:
     wire::message build(client& from, const cage_spec& spec, int program_fd);
     held_cage& owned(const client& from, std::uint64_t id);
+    [[nodiscard]] std::vector<wire::fact> needed_facts() const;
+    void need_machine(const cage_spec& spec) const;
     [[nodiscard]] wire::fact idmap_fact(const client& from);
     [[nodiscard]] wire::fact cages_fact() const;
     [[nodiscard]] held_cage* find(std::uint32_t uid, const std::string& name);

@@ -149,6 +149,7 @@ wire::message keeper::probe(client& from, cage_mode mode) {
 wire::message keeper::build(client& from, const cage_spec& spec, int program_fd) {
     need_valid(spec);
     need_limits(facts_);
+    need_machine(spec);
     if (find(from.who().uid, spec.name) != nullptr)
         fail("a cage named {} is already running: choose another --name, or end it with 'pinfold rm {}'",
              spec.name, spec.name);
