@@ -242,6 +242,7 @@ void whole_machine::start_keeper() {
     for (std::string& each : arguments) argv.push_back(each.data());
     argv.push_back(nullptr);
     const std::array<const char*, 2> environment{search_path, nullptr};
+    const std::size_t before = text_of(log).size(); // what an earlier keeper said is not this one's word
     const pid_t pid = check(::fork(), "fork a keeper");
     if (pid == 0) {
         const int to = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
@@ -253,7 +254,6 @@ void whole_machine::start_keeper() {
         ::_exit(121);
     }
     keeper_ = process(pid, open_pidfd(pid));
-    const std::size_t before = text_of(log).size();
     const bool serves = eventually(
         [&] {
             if (keeper_.reap_within(0ms)) fail("the keeper ended: {}", keeper_log());

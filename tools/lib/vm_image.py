@@ -17,7 +17,7 @@ TREE = Path(__file__).resolve().parents[2]
 IMAGE_SIZE = "2G"  # sparse
 # Loaded by the initrd to find its root, and by pinfold or the test world later: what cloud kernels do not have built in.
 FOR_ROOT = ("virtio_pci", "virtio_blk", "ext4")
-FOR_TESTS = ("overlay", "tun", "veth", "sch_ingress", "cls_bpf", "dummy", "bridge", "wireguard", "sctp", "loop", "fuse",
+FOR_TESTS = ("overlay", "tun", "veth", "sch_ingress", "cls_bpf", "dummy", "macvlan", "bridge", "wireguard", "sctp", "loop", "fuse",
              "nf_tables", "vsock", "inet_diag")
 
 INITRD_INIT = """#!/bin/busybox sh

@@ -27,6 +27,7 @@ namespace pinfold {
 [[nodiscard]] inline std::string percent_encoded(std::string_view text) {
     constexpr std::string_view digits = "0123456789ABCDEF";
     std::string made;
+    made.reserve(text.size());
     for (const char c : text) {
         const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                            std::string_view("-._~:").find(c) != std::string_view::npos;

@@ -131,15 +131,6 @@ task<int> sleep_for(uring& ring, std::chrono::nanoseconds duration) {
     co_return co_await operation(ring, [&](io_uring_sqe& sqe) { io_uring_prep_timeout(&sqe, &limit, 0, 0); });
 }
 
-task<int> send_all(uring& ring, int fd, std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-        const int sent = co_await send(ring, fd, bytes);
-        if (sent < 0) co_return sent;
-        bytes = bytes.subspan(static_cast<std::size_t>(sent));
-    }
-    co_return 0;
-}
-
 task<int> write_all(uring& ring, int fd, std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
         const int written = co_await write_some(ring, fd, bytes);

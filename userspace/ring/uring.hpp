@@ -159,10 +159,42 @@ inline auto connect(uring& ring, int fd, const sockaddr* to, socklen_t size) {
 inline auto poll_once(uring& ring, int fd, unsigned events) {
     return operation(ring, [=](io_uring_sqe& sqe) { io_uring_prep_poll_add(&sqe, fd, events); });
 }
+// Sends until all has gone: 0, or -errno of the send that failed. No coroutine of its own: nearly always one send is enough.
+class [[nodiscard]] send_all final : public completion {
+public:
+    send_all(uring& ring, int fd, std::span<const std::byte> bytes) : ring_(ring), fd_(fd), bytes_(bytes) {}
+    send_all(const send_all&) = delete;
+    send_all& operator=(const send_all&) = delete;
+    ~send_all() = default;
+
+    [[nodiscard]] bool await_ready() const noexcept { return bytes_.empty(); }
+    void await_suspend(std::coroutine_handle<> caller) {
+        caller_ = caller;
+        submit();
+    }
+    [[nodiscard]] int await_resume() const noexcept { return error_; }
+
+    void complete(int result, unsigned) noexcept override {
+        if (result < 0) error_ = result;
+        bytes_ = bytes_.subspan(result < 0 ? bytes_.size() : static_cast<std::size_t>(result));
+        if (bytes_.empty()) return caller_.resume();
+        submit();
+    }
+
+private:
+    void submit() {
+        io_uring_prep_send(&ring_.prepare(*this), fd_, bytes_.data(), bytes_.size(), MSG_NOSIGNAL);
+    }
+
+    uring& ring_;
+    int fd_;
+    std::span<const std::byte> bytes_;
+    std::coroutine_handle<> caller_;
+    int error_ = 0;
+};
 // -ETIME when the time is over, -ECANCELED when it was cancelled.
 task<int> sleep_for(uring& ring, std::chrono::nanoseconds duration);
-// All of it, or -errno of the send or write that failed.
-task<int> send_all(uring& ring, int fd, std::span<const std::byte> bytes);
+// All of it, or -errno of the write that failed.
 task<int> write_all(uring& ring, int fd, std::span<const std::byte> bytes);
 
 } // namespace pinfold

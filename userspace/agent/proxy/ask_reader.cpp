@@ -12,9 +12,8 @@ namespace {
 
 constexpr std::size_t longest_head = std::size_t{16} * 1024, longest_part = std::size_t{64} * 1024;
 
-std::string text_of(const beast::http::fields& from, beast::http::field name) {
-    const auto value = from[name];
-    return {value.data(), value.size()};
+std::string_view view(beast::string_view text) {
+    return {text.data(), text.size()};
 }
 
 // Where two proxies could disagree on where a request ends, the second one may be the cage's own invention.
@@ -22,7 +21,7 @@ const char* ambiguity(const beast::http::fields& fields) {
     const auto lengths = fields.count(beast::http::field::content_length);
     const auto encodings = fields.count(beast::http::field::transfer_encoding);
     if (lengths + encodings > 1) return "the length of the body is given twice";
-    if (encodings == 1 && text_of(fields, beast::http::field::transfer_encoding) != "chunked")
+    if (encodings == 1 && view(fields[beast::http::field::transfer_encoding]) != "chunked")
         return "Transfer-Encoding is not 'chunked'";
     if (fields.count(beast::http::field::host) > 1) return "Host stands twice";
     return nullptr;
@@ -70,10 +69,11 @@ bool ask_reader::keep_head() {
         refuse(505, "only HTTP/1.1 is spoken here");
         return true;
     }
-    head_ = {.method = std::string(message.method_string()),
-             .target = {message.target().data(), message.target().size()},
-             .content_type = text_of(message.base(), beast::http::field::content_type),
-             .accept = text_of(message.base(), beast::http::field::accept)};
+    // In place: who asks again asks alike.
+    head_.method = view(message.method_string());
+    head_.target = view(message.target());
+    head_.content_type = view(message[beast::http::field::content_type]);
+    head_.accept = view(message[beast::http::field::accept]);
     keep_alive_ = parser.keep_alive();
     expects_continue_ = beast::iequals(message[beast::http::field::expect], "100-continue");
     announced_.reset();

@@ -127,7 +127,8 @@ std::expected<cage_ask, proxy_refusal> judge_head(const proxy_head& head, const 
         return refuse(404, "there is /machines and /peer/ADDRESS/… here, nothing else");
     const std::span<const std::string> behind = std::span(*segments).subspan(2);
     cage_ask made{.addr = (*segments)[1], .query = query};
-    for (const std::string& each : behind) made.path += "/" + percent_encoded(each);
+    made.path.reserve(head.target.size());
+    for (const std::string& each : behind) made.path.append("/").append(percent_encoded(each));
     if (!is_address(made.addr)) return refuse(400, "'" + made.addr + "' is no IP address");
     const auto kind = kind_of(head.method, behind);
     if (!kind || (asker.sealed && *kind != proxy_kind::task_update))
@@ -168,9 +169,11 @@ std::expected<std::string, proxy_refusal> rewrite_body(const cage_ask& ask, cons
 }
 
 std::string forwarded_head(const cage_ask& ask, const proxy_head& head, const proxy_asker& asker,
-                           std::optional<std::uint64_t> length) {
+                           std::optional<std::uint64_t> length, std::string_view body) {
     const bool is_v6 = ask.addr.find(':') != std::string::npos;
-    std::string made = head.method + ' ' + ask.path + ask.query + " HTTP/1.1\r\nHost: ";
+    std::string made;
+    made.reserve(512 + ask.path.size() + ask.query.size() + body.size());
+    made.append(head.method).append(" ").append(ask.path).append(ask.query).append(" HTTP/1.1\r\nHost: ");
     if (ask.own)
         made += "pinfold";
     else
@@ -182,6 +185,7 @@ std::string forwarded_head(const cage_ask& ask, const proxy_head& head, const pr
         made += length ? "Content-Length: " + std::to_string(*length) + "\r\n"
                        : "Transfer-Encoding: chunked\r\n";
     made += "\r\n";
+    made += body;
     return made;
 }
 

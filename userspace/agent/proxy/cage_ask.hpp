@@ -70,9 +70,11 @@ struct cage_ask {
                                                                      const proxy_asker& asker,
                                                                      std::string_view self);
 
-// The head of the request to the receiver. `length` of the body; nothing = it comes in chunks.
+// The head of the request to the receiver, and the body where it is there. `length` of the body; nothing = it comes in
+// chunks.
 [[nodiscard]] std::string forwarded_head(const cage_ask& ask, const proxy_head& head,
-                                         const proxy_asker& asker, std::optional<std::uint64_t> length);
+                                         const proxy_asker& asker, std::optional<std::uint64_t> length,
+                                         std::string_view body = {});
 
 [[nodiscard]] std::string machines_json(std::span<const machine> all);
 

@@ -1,7 +1,6 @@
 #include "agent/proxy/connection.hpp"
 
 #include "agent/proxy/grow.hpp"
-#include "ring/timed_receive.hpp"
 
 #include <algorithm>
 #include <boost/beast/http/status.hpp>
@@ -32,13 +31,16 @@ std::string to_bytes(const proxy_refusal& from) {
                        from.status, std::string_view(reason.data(), reason.size()), body.size(), body);
 }
 
-task<bool> proxy_connection::receive_more(std::chrono::nanoseconds limit) {
-    const std::size_t before = held_.size();
-    grow(held_, before + (reader_.has_head() ? body_read : head_read));
-    const int size = co_await receive_within(ring_, socket_.get(),
-                                             std::as_writable_bytes(std::span(held_).subspan(before)), limit);
-    held_.resize(before + static_cast<std::size_t>(std::max(size, 0)));
-    co_return size > 0;
+timed_receive proxy_connection::more(std::chrono::nanoseconds limit) {
+    held_before_ = held_.size();
+    grow(held_, held_before_ + (reader_.has_head() ? body_read : head_read));
+    return receive_within(ring_, socket_.get(),
+                          std::as_writable_bytes(std::span(held_).subspan(held_before_)), limit);
+}
+
+bool proxy_connection::took(int size) {
+    held_.resize(held_before_ + static_cast<std::size_t>(std::max(size, 0)));
+    return size > 0;
 }
 
 task<bool> proxy_connection::read_head() {
@@ -52,7 +54,7 @@ task<bool> proxy_connection::read_head() {
             if (!end) end = now + head_time;
             limit = *end - now;
         }
-        if (limit <= limit.zero() || !co_await receive_more(limit)) {
+        if (limit <= limit.zero() || !took(co_await more(limit))) {
             held_ = {};
             co_return false;
         }
@@ -62,7 +64,7 @@ task<bool> proxy_connection::read_head() {
 
 task<std::optional<std::string>> proxy_connection::read_part() {
     std::string part;
-    if (reader_.expects_continue() && !std::exchange(told_to_go_on_, true) && !co_await send(go_on))
+    if (reader_.expects_continue() && !std::exchange(told_to_go_on_, true) && co_await send(go_on) < 0)
         co_return std::nullopt;
     while (true) {
         switch (reader_.take_part(held_, part)) {
@@ -71,7 +73,7 @@ task<std::optional<std::string>> proxy_connection::read_part() {
         case ask_reader::part::refused: co_return std::nullopt;
         case ask_reader::part::more: break;
         }
-        if (!co_await receive_more(body_time)) {
+        if (!took(co_await more(body_time))) {
             reader_.refuse(408, "the body did not come whole");
             co_return std::nullopt;
         }
@@ -96,10 +98,6 @@ task<std::optional<std::string>> proxy_connection::read_body(std::size_t most) {
         reader_.refuse(413, fmt::format("the body is longer than {} MiB", most >> 20U));
         co_return std::nullopt;
     }
-}
-
-task<bool> proxy_connection::send(std::string_view bytes) {
-    co_return co_await send_all(ring_, socket_.get(), std::as_bytes(std::span(bytes))) >= 0;
 }
 
 } // namespace pinfold

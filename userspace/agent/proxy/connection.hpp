@@ -4,10 +4,11 @@
 #include "agent/proxy/ask_reader.hpp"
 #include "base/unique_fd.hpp"
 #include "ring/task.hpp"
-#include "ring/uring.hpp"
+#include "ring/timed_receive.hpp"
 
 #include <chrono>
 #include <optional>
+#include <span>
 #include <string>
 
 namespace pinfold {
@@ -34,15 +35,21 @@ public:
     // Of a long one, the next part; empty = whole. Nothing = refusal().
     task<std::optional<std::string>> read_part();
 
-    task<bool> send(std::string_view bytes);
+    // Awaited: 0, or -errno.
+    send_all send(std::string_view bytes) {
+        return {ring_, socket_.get(), std::as_bytes(std::span(bytes))};
+    }
     void hang_up() noexcept { ::shutdown(socket_.get(), SHUT_RDWR); }
 
 private:
-    task<bool> receive_more(std::chrono::nanoseconds limit);
+    // `if (!took(co_await more(limit)))`: nothing came.
+    timed_receive more(std::chrono::nanoseconds limit);
+    bool took(int size);
 
     uring& ring_;
     unique_fd socket_;
-    std::string held_; // what came, and was not parsed yet
+    std::size_t held_before_ = 0; // what is being received comes behind
+    std::string held_;            // what came, and was not parsed yet
     ask_reader reader_;
     bool told_to_go_on_ = false;
 };

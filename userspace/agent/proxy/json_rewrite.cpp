@@ -28,8 +28,32 @@ namespace {
 
 using rapidjson::SizeType;
 // Not the default flags, whose writer uses vector instructions: in 1.1.0 these take the bytes 0x1a to 0x1f for letters.
-using json_writer = rapidjson::Writer<rapidjson::StringBuffer, rapidjson::UTF8<>, rapidjson::UTF8<>,
-                                      rapidjson::CrtAllocator, rapidjson::kWriteNanAndInfFlag>;
+using library_writer = rapidjson::Writer<rapidjson::StringBuffer, rapidjson::UTF8<>, rapidjson::UTF8<>,
+                                         rapidjson::CrtAllocator, rapidjson::kWriteNanAndInfFlag>;
+
+// Most texts need no escape: these are copied as they are, the others are the library's.
+class json_writer : public library_writer {
+public:
+    using library_writer::library_writer;
+    bool String(const char* text, SizeType size) {
+        if (needs_escape({text, size})) return library_writer::String(text, size);
+        Prefix(rapidjson::kStringType);
+        char* to = os_->Push(std::size_t{size} + 2);
+        *to = '"';
+        std::copy_n(text, size, to + 1);
+        to[size + 1] = '"';
+        return EndValue(true);
+    }
+    bool Key(const char* text, SizeType size) { return String(text, size); }
+
+private:
+    // Without a branch, so that the compiler looks at many bytes together.
+    static bool needs_escape(std::string_view text) {
+        unsigned found = 0;
+        for (const char c : text) found |= static_cast<unsigned char>(c) < 0x20 || c == '"' || c == '\\';
+        return found != 0;
+    }
+};
 
 constexpr unsigned reading = rapidjson::kParseInsituFlag | rapidjson::kParseNumbersAsStringsFlag;
 constexpr std::size_t few_keys = 16; // so few are compared one by one

@@ -113,9 +113,12 @@ task<std::string> machine_list::ask_daemon() {
     co_return body;
 }
 
+std::shared_ptr<const known_machines> machine_list::fresh() const {
+    return std::chrono::steady_clock::now() < known_until_ ? known_ : nullptr;
+}
+
 task<std::shared_ptr<const known_machines>> machine_list::read() {
-    const auto now = std::chrono::steady_clock::now();
-    if (now < known_until_) co_return known_;
+    if (auto known = fresh()) co_return known;
     std::error_code none;
     known_machines found;
     if (!from_.daemon.empty() && std::filesystem::exists(from_.daemon, none))
@@ -125,7 +128,7 @@ task<std::shared_ptr<const known_machines>> machine_list::read() {
     else // alone: its own agent is still asked
         found = {.machines = {{short_name(from_.name), "::1"}}, .meshes = {}};
     known_ = std::make_shared<const known_machines>(std::move(found));
-    known_until_ = now + fresh_for;
+    known_until_ = std::chrono::steady_clock::now() + fresh_for;
     co_return known_;
 }
 

@@ -35,6 +35,8 @@ public:
     machine_list& operator=(const machine_list&) = delete;
     ~machine_list() = default;
 
+    // What is known, and new enough; null: read().
+    [[nodiscard]] std::shared_ptr<const known_machines> fresh() const;
     // Throws what keeps it from knowing: a daemon that does not answer, a bad file.
     task<std::shared_ptr<const known_machines>> read();
 

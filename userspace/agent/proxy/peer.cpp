@@ -2,7 +2,6 @@
 
 #include "agent/proxy/grow.hpp"
 #include "base/error.hpp"
-#include "ring/timed_receive.hpp"
 
 #include <algorithm>
 #include <arpa/inet.h>
@@ -48,6 +47,7 @@ struct peer::parts {
 
     std::optional<parser_type> parser;
     std::string held; // what came, and was not parsed yet
+    std::size_t held_before = 0; // what is being received comes behind
 };
 
 peer::peer(uring& ring) : ring_(ring), parts_(std::make_unique<parts>()) {}
@@ -93,30 +93,31 @@ task<> peer::connect(const std::string& address, std::uint16_t port) {
     set_patience(socket_.get(), send_time);
 }
 
-task<> peer::send(std::string_view bytes) {
-    const int sent = co_await send_all(ring_, socket_.get(), std::as_bytes(std::span(bytes)));
-    if (sent < 0) fail_errno(-sent, "send to the agent at {}", whom_);
+peer::sending peer::send(std::string_view bytes) {
+    return {ring_, socket_.get(), bytes, whom_};
 }
 
-// The bytes that came, 0 at the end, or -errno.
-task<int> peer::receive_some(std::chrono::nanoseconds limit) {
+void peer::sending::await_resume() const {
+    if (const int error = whole_.await_resume(); error < 0) fail_errno(-error, "send to the agent at {}", whom_);
+}
+
+timed_receive peer::listen(std::chrono::nanoseconds limit) {
     std::string& held = parts_->held;
-    const std::size_t before = held.size();
-    grow(held, before + read_size);
-    const int size = co_await receive_within(ring_, socket_.get(),
-                                             std::as_writable_bytes(std::span(held).subspan(before)), limit);
-    held.resize(before + static_cast<std::size_t>(std::max(size, 0)));
-    co_return size;
+    parts_->held_before = held.size();
+    grow(held, held.size() + read_size);
+    return receive_within(ring_, socket_.get(),
+                          std::as_writable_bytes(std::span(held).subspan(parts_->held_before)), limit);
 }
 
-task<bool> peer::receive_more(std::chrono::seconds limit) {
-    const int size = co_await receive_some(limit);
-    if (size < 0) fail_errno(-size, "read the answer of the agent at {}", whom_);
-    co_return size > 0;
+bool peer::answered(int result) {
+    parts_->held.resize(parts_->held_before + static_cast<std::size_t>(std::max(result, 0)));
+    return result != -ETIMEDOUT; // an end or an error is found again by who reads
 }
 
-task<bool> peer::answers_within(std::chrono::nanoseconds limit) {
-    co_return co_await receive_some(limit) != -ETIMEDOUT; // an end or an error is found again by who reads
+bool peer::took(int result) {
+    std::ignore = answered(result);
+    if (result < 0) fail_errno(-result, "read the answer of the agent at {}", whom_);
+    return result > 0;
 }
 
 task<peer::answer> peer::read_head(std::chrono::seconds limit) {
@@ -133,7 +134,7 @@ task<peer::answer> peer::read_head(std::chrono::seconds limit) {
             if (parser.is_header_done()) break;
             if (error && error != beast::http::error::need_more)
                 fail("the agent at {} does not speak HTTP: {}", whom_, error.message());
-            if (!co_await receive_more(limit)) fail("the agent at {} hung up without an answer", whom_);
+            if (!took(co_await listen(limit))) fail("the agent at {} hung up without an answer", whom_);
         }
     } while (parts_->begun().get().result_int() / 100 == 1);
     const auto& parser = parts_->begun();
@@ -152,7 +153,7 @@ task<std::string> peer::read_body() {
     std::string part;
     while (!parser.is_done()) {
         beast::error_code error;
-        if (held.empty() && !co_await receive_more(body_time)) {
+        if (held.empty() && !took(co_await listen(body_time))) {
             parser.put_eof(error);
             if (error) fail("the answer of the agent at {} was cut", whom_);
             break;
@@ -167,10 +168,14 @@ task<std::string> peer::read_body() {
             fail("the answer of the agent at {} is no HTTP: {}", whom_, error.message());
         if (!part.empty()) co_return part;
         if (used == 0 && !parser.is_done() &&
-            !co_await receive_more(body_time)) // the rest of a chunk's frame
+            !took(co_await listen(body_time))) // the rest of a chunk's frame
             fail("the answer of the agent at {} was cut", whom_);
     }
     co_return std::string();
+}
+
+bool peer::is_whole() const noexcept {
+    return parts_->parser && parts_->parser->is_done();
 }
 
 // One whose answer was left in the middle would answer the next question with the rest of it.

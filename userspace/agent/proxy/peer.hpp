@@ -3,13 +3,14 @@
 
 #include "base/unique_fd.hpp"
 #include "ring/task.hpp"
-#include "ring/uring.hpp"
+#include "ring/timed_receive.hpp"
 
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -33,12 +34,15 @@ public:
     // Each throws: what was attempted, on whom, why.
     task<> connect(const std::filesystem::path& socket);
     task<> connect(const std::string& address, std::uint16_t port);
-    task<> send(std::string_view bytes);
-    // Something of the answer came within this time, or the end did.
-    task<bool> answers_within(std::chrono::nanoseconds limit);
+    class sending;
+    sending send(std::string_view bytes);
+    // `if (answered(co_await listen(limit)))`: something of the answer came within this time, or the end did.
+    timed_receive listen(std::chrono::nanoseconds limit);
+    bool answered(int result);
     task<answer> read_head(std::chrono::seconds limit);
     // What comes next of the body; empty = whole. Throws when it was cut.
     task<std::string> read_body();
+    [[nodiscard]] bool is_whole() const noexcept; // read_body() would say no more
 
     [[nodiscard]] bool is_open() const noexcept { return static_cast<bool>(socket_); }
     // Its answer came whole, and another question may follow.
@@ -50,13 +54,27 @@ public:
 
 private:
     struct parts;
-    task<int> receive_some(std::chrono::nanoseconds limit);
-    task<bool> receive_more(std::chrono::seconds limit);
+    bool took(int result); // of listen(): false at the end; throws where it failed
 
     uring& ring_;
     unique_fd socket_;
     std::string whom_;
     std::unique_ptr<parts> parts_;
+};
+
+// Throws where it failed.
+class [[nodiscard]] peer::sending {
+public:
+    sending(uring& ring, int fd, std::string_view bytes, const std::string& whom)
+        : whole_(ring, fd, std::as_bytes(std::span(bytes))), whom_(whom) {}
+
+    [[nodiscard]] bool await_ready() const noexcept { return whole_.await_ready(); }
+    void await_suspend(std::coroutine_handle<> caller) { whole_.await_suspend(caller); }
+    void await_resume() const;
+
+private:
+    send_all whole_;
+    const std::string& whom_;
 };
 
 } // namespace pinfold

@@ -21,6 +21,7 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr std::size_t most_idle = 32;
+constexpr std::size_t most_reserved = std::size_t{32} * 1024; // for an answer that comes whole
 constexpr std::chrono::milliseconds prompt{20};     // who answers at once is not worth a watch on the asker
 constexpr std::chrono::seconds answer_time = 11min; // a blocking SendMessage holds for ten
 
@@ -49,7 +50,9 @@ void add_field(std::string& head, std::string_view name, std::string_view value)
 std::string answer_head(const peer::answer& from, bool keep_alive) {
     const auto reason = boost::beast::http::obsolete_reason(
         static_cast<boost::beast::http::status>(from.status));
-    std::string head = "HTTP/1.1 " + std::to_string(from.status) + " ";
+    std::string head;
+    head.reserve(512 + std::min<std::uint64_t>(from.length.value_or(0), most_reserved));
+    head.append("HTTP/1.1 ").append(std::to_string(from.status)) += ' ';
     head.append(reason.data(), reason.size()) += "\r\n";
     if (!from.content_type.empty()) add_field(head, "Content-Type", from.content_type);
     if (!from.cache_control.empty()) add_field(head, "Cache-Control", from.cache_control);
@@ -58,11 +61,12 @@ std::string answer_head(const peer::answer& from, bool keep_alive) {
     else
         head += "Transfer-Encoding: chunked\r\n";
     if (!keep_alive) head += "Connection: close\r\n";
-    return head + "\r\n";
+    head += "\r\n";
+    return head;
 }
 
-std::string key_of(const cage_ask& ask) {
-    return ask.own ? std::string() : ask.addr;
+std::string_view key_of(const cage_ask& ask) {
+    return ask.own ? std::string_view() : std::string_view(ask.addr);
 }
 
 std::string whole_answer(std::string_view json, bool keep_alive) {
@@ -174,7 +178,8 @@ task<bool> proxy::answer_one(visit& of) {
     std::shared_ptr<const known_machines> known;
     std::string unknown;
     try {
-        known = co_await machines_.read();
+        known = machines_.fresh();
+        if (!known) known = co_await machines_.read();
     } catch (const std::exception& error) {
         unknown = error.what();
     }
@@ -184,7 +189,7 @@ task<bool> proxy::answer_one(visit& of) {
     if (!unknown.empty()) co_return co_await refuse(of, {502, "the machines are not known: " + unknown});
     if (ask->kind == proxy_kind::machines) {
         const bool keep = of.connection.keep_alive() && of.connection.announced() == 0;
-        co_return co_await of.connection.send(whole_answer(machines_json(machines), keep)) && keep;
+        co_return co_await of.connection.send(whole_answer(machines_json(machines), keep)) >= 0 && keep;
     }
     std::string failure;
     try {
@@ -197,15 +202,19 @@ task<bool> proxy::answer_one(visit& of) {
     co_return false; // without the mark of a whole answer
 }
 
-task<std::unique_ptr<peer>> proxy::reach(const cage_ask& ask) {
+// Null where none is left.
+std::unique_ptr<peer> proxy::take_idle(const cage_ask& ask) {
     while (true) {
         const auto found = std::ranges::find(idle_, key_of(ask), &idle_peer::key);
-        if (found == idle_.end()) break;
+        if (found == idle_.end()) return nullptr;
         std::unique_ptr<peer> kept = std::move(found->connection);
         std::swap(*found, idle_.back());
         idle_.pop_back();
-        if (kept->is_fresh()) co_return kept;
+        if (kept->is_fresh()) return kept;
     }
+}
+
+task<std::unique_ptr<peer>> proxy::reach(const cage_ask& ask) {
     auto made = std::make_unique<peer>(ring_);
     if (ask.own)
         co_await made->connect(with_.own_agent);
@@ -238,14 +247,16 @@ task<bool> proxy::forward(visit& of, const cage_ask& ask, const proxy_asker& ask
         body = std::move(*rewritten);
         length = body.size();
     }
-    std::unique_ptr<peer> to = co_await reach(ask);
+    std::unique_ptr<peer> to = take_idle(ask);
+    if (!to) to = co_await reach(ask);
     of.upstream = to.get();
     std::exception_ptr failure;
     bool more = false;
     try {
-        co_await to->send(forwarded_head(ask, head, asker, length) + body);
+        const std::string out = forwarded_head(ask, head, asker, length, body);
+        co_await to->send(out);
         if (is_file) co_await pass_file(of, *to, length.has_value());
-        if (ask.kind == proxy_kind::rpc && !co_await to->answers_within(prompt)) {
+        if (ask.kind == proxy_kind::rpc && !to->answered(co_await to->listen(prompt))) {
             of.watched.reset();
             group_.spawn(&proxy::watch_asker, this, of.shared_from_this());
         }
@@ -258,7 +269,7 @@ task<bool> proxy::forward(visit& of, const cage_ask& ask, const proxy_asker& ask
     co_await of.watched.wait();
     if (failure) std::rethrow_exception(failure);
     if (to->may_be_kept() && !stopping_ && idle_.size() < most_idle)
-        idle_.push_back({key_of(ask), std::move(to)});
+        idle_.push_back({std::string(key_of(ask)), std::move(to)});
     co_return more;
 }
 
@@ -286,14 +297,14 @@ task<bool> proxy::pass_answer(visit& of, peer& from) {
     std::string out = answer_head(head, keep_alive);
     of.answered = true;
     if (chunked) { // its first part may be long in coming
-        if (!co_await of.connection.send(out)) co_return false;
+        if (co_await of.connection.send(out) < 0) co_return false;
         out.clear();
     }
     while (true) {
-        const std::string part = co_await from.read_body();
+        const std::string part = from.is_whole() ? std::string() : co_await from.read_body();
         if (!part.empty()) out += chunked ? http_chunk(part) : part;
         if (part.empty() && chunked) out += http_chunk({});
-        if (!out.empty() && !co_await of.connection.send(out)) co_return false;
+        if (!out.empty() && co_await of.connection.send(out) < 0) co_return false;
         if (part.empty()) co_return keep_alive;
         out.clear();
     }

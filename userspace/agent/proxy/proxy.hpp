@@ -58,6 +58,7 @@ private:
     task<bool> refuse(visit& of, proxy_refusal why);
     static task<> pass_file(visit& of, peer& to, bool has_length);
     task<bool> pass_answer(visit& of, peer& from);
+    [[nodiscard]] std::unique_ptr<peer> take_idle(const cage_ask& ask);
     task<std::unique_ptr<peer>> reach(const cage_ask& ask);
 
     uring& ring_;
