@@ -57,6 +57,8 @@ RULES = (
     rule("proxy: a message is there to be written in", PROXY + "cage_ask.cpp", " && !made->placed", " && false", ASK),
     rule("proxy: the cage's own word is left out", PROXY + "json_rewrite.cpp",
          "last_key_ == ours_.key) return leave_out();", "last_key_ == ours_.key) return to().Key(text, size);", REWRITE, ASK),
+    rule("proxy: a text stays within its quotes", PROXY + "json_rewrite.cpp", "if (needs_escape({text, size})) return", "if (false) return",
+         REWRITE),
     rule("proxy: what is left out is judged", PROXY + "json_rewrite.cpp", "has_other_bytes_ = has_other_bytes_ || !is_utf8(scratch_);",
          "", REWRITE),
     rule("proxy: UTF-8 goes on, nothing else", PROXY + "json_rewrite.cpp", "has_other_bytes_ || !is_utf8(made_)", "false", REWRITE),
