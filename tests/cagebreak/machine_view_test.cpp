@@ -23,7 +23,8 @@ TEST_CASE("the kernel's corners of /proc are covered, and its settings cannot be
     const bool has_trigger = std::filesystem::exists("/proc/sysrq-trigger");
     for (const cage_kind& kind : {sealed(), caged()}) {
         CHECK(machine.run(kind, shell(look)).output == "0\n0\ntwin\n");
-        CHECK(machine.run(kind, shell(trigger)).output == (has_trigger ? "character special file\n" : "none\n"));
+        CHECK(machine.run(kind, shell(trigger)).output ==
+              (has_trigger ? "character special file\n" : "none\n"));
         CHECK(machine.probe(kind, {"sysctl-write"}).status == 1);
         CHECK(machine.probe(kind, {"write", "/proc/sys/kernel/msgmax"}).says("EROFS"));
 

@@ -75,7 +75,7 @@ task<> obey(uring& ring, relay& relay, int control) {
         if (size <= 0 || message.what == 'q') break;
         if (message.what == 'r') relay.remove(message.id);
         const relay_figures now = relay.figures(message.id);
-        co_await send_all(ring, control, std::as_bytes(std::span(&now, 1)));
+        std::ignore = co_await send_all(ring, control, std::as_bytes(std::span(&now, 1)));
     }
     ring.stop();
 }

@@ -36,9 +36,7 @@ public:
     task<std::optional<std::string>> read_part();
 
     // Awaited: 0, or -errno.
-    send_all send(std::string_view bytes) {
-        return {ring_, socket_.get(), std::as_bytes(std::span(bytes))};
-    }
+    send_all send(std::string_view bytes) { return {ring_, socket_.get(), std::as_bytes(std::span(bytes))}; }
     void hang_up() noexcept { ::shutdown(socket_.get(), SHUT_RDWR); }
 
 private:

@@ -138,10 +138,11 @@ public:
     static bool Double(double) { return false; }
 
     [[nodiscard]] const std::optional<std::string>& wrong() const { return wrong_; }
-    [[nodiscard]] std::expected<rewritten_json, std::string> take() {
+    // `into`: what was read, whose room is enough as a rule.
+    [[nodiscard]] std::expected<rewritten_json, std::string> take(std::string into) {
         if (has_other_bytes_ || !is_utf8(made_)) return std::unexpected("it is no UTF-8");
-        return rewritten_json{
-            .text = {made_.GetString(), made_.GetSize()}, .method = std::move(method_), .placed = placed_};
+        into.assign(made_.GetString(), made_.GetSize());
+        return rewritten_json{.text = std::move(into), .method = std::move(method_), .placed = placed_};
     }
 
 private:
@@ -248,7 +249,7 @@ std::expected<rewritten_json, std::string> rewrite_json(std::string text, const 
     const rapidjson::ParseResult done = reader.Parse<reading>(from, to);
     if (const std::optional<std::string>& wrong = to.wrong()) return std::unexpected(*wrong);
     if (done.IsError()) return std::unexpected(fmt::format("it is no JSON (byte {})", done.Offset()));
-    return to.take();
+    return to.take(std::move(text));
 }
 
 } // namespace pinfold

@@ -46,7 +46,7 @@ struct peer::parts {
     }
 
     std::optional<parser_type> parser;
-    std::string held; // what came, and was not parsed yet
+    std::string held;            // what came, and was not parsed yet
     std::size_t held_before = 0; // what is being received comes behind
 };
 
@@ -98,7 +98,8 @@ peer::sending peer::send(std::string_view bytes) {
 }
 
 void peer::sending::await_resume() const {
-    if (const int error = whole_.await_resume(); error < 0) fail_errno(-error, "send to the agent at {}", whom_);
+    if (const int error = whole_.await_resume(); error < 0)
+        fail_errno(-error, "send to the agent at {}", whom_);
 }
 
 timed_receive peer::listen(std::chrono::nanoseconds limit) {
