@@ -77,18 +77,22 @@ private:
     }
 
     void fill() {
-        for (slot& each : slots_) {
+        for (std::size_t i = 0; i < slots_.size(); ++i) {
+            slot& each = slots_[i];
             if (each && each->running()) continue;
             CHECK_FALSE((each && each->says("reached")));
             each.emplace(machine_.pinfold(),
                          machine_.in_cage(fmt::format("storm-{}", ++names_), trying_script()));
+            sure_from_[i] = {};
         }
     }
     // A cage whose program had begun is never lost with its keeper.
     void kill_keeper() {
         std::vector<started_cli*> running;
-        for (slot& each : slots_)
-            if (is_ready(each) && each->running()) running.push_back(&*each);
+        const auto now = std::chrono::steady_clock::now();
+        for (std::size_t i = 0; i < slots_.size(); ++i)
+            if (is_ready(slots_[i]) && slots_[i]->running() && now > sure_from_[i])
+                running.push_back(&*slots_[i]);
         machine_.kill_keeper();
         CHECK(machine_.unguarded().empty());
         machine_.start_keeper();
@@ -102,8 +106,12 @@ private:
 
     void kill_agent() {
         std::vector<started_cli*> running;
-        for (slot& each : slots_)
-            if (is_ready(each)) running.push_back(&*each);
+        for (std::size_t i = 0; i < slots_.size(); ++i) {
+            if (is_ready(slots_[i]))
+                running.push_back(&*slots_[i]);
+            else // may have been this agent's, say "ready" all the same, and be about to end
+                sure_from_[i] = std::chrono::steady_clock::now() + 5s;
+        }
         machine_.kill_agent();
         ++agents;
         // The others may not have reached an agent yet: they start the next one.
@@ -117,6 +125,7 @@ private:
     whole_machine& machine_;
     std::mt19937_64 random_;
     std::array<slot, 3> slots_;
+    std::array<std::chrono::steady_clock::time_point, 3> sure_from_{}; // whose agent lives
     unsigned names_ = 0;
 };
 
