@@ -86,6 +86,9 @@ ZONE_PUBLIC: Zone = {
     "dual.example.com": ("93.184.216.34", "2606:4700:4700::1111"),  # nothing on port 80 of the second: happy eyeballs
     "rebind.example.com": ("192.168.1.10",),
     "mapped.example.com": ("::ffff:192.168.1.10",),
+    "no6.example.com": ("2a01:4f8:77:1::10", "93.184.216.34"),  # of these two one address is on the LAN
+    "no4.example.com": ("2606:2800:220:1::34", "192.168.1.10"),
+    "inside.example.com": ("2a01:4f8:77:1::10", "192.168.1.10"),
 }
 ZONE_LAN: Zone = ZONE_PUBLIC | {
     "machine.lan": ("192.168.1.2", "fdaa:bbbb:cccc:1::2"),
