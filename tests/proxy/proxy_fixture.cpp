@@ -179,7 +179,9 @@ void fake_agent::converse(unique_fd socket) {
         }
         if (!head.ends_with("\r\n\r\n")) break;
         std::string body;
-        if (is_chunked(head))
+        if (leaves_bodies_)
+            body.clear();
+        else if (is_chunked(head))
             body = end.hear_until("\r\n0\r\n\r\n");
         else
             body = end.hear(length_of(head));

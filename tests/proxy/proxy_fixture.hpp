@@ -63,7 +63,8 @@ public:
     fake_agent& operator=(const fake_agent&) = delete;
     ~fake_agent();
 
-    static void say_ok(request& to); // 200 {"ok":true}
+    static void say_ok(request& to);               // 200 {"ok":true}
+    void leave_bodies() { leaves_bodies_ = true; } // the answerer hears them itself, when it likes
 
     [[nodiscard]] std::vector<std::string> heads() const;
     [[nodiscard]] std::vector<std::string> bodies() const;
@@ -79,7 +80,7 @@ private:
     mutable std::mutex guard_;
     std::vector<std::string> heads_, bodies_;
     std::size_t bytes_ = 0;
-    std::atomic<bool> ending_ = false;
+    std::atomic<bool> ending_ = false, leaves_bodies_ = false;
     std::vector<std::thread> conversations_;
     std::vector<int> open_;
     std::thread thread_;

@@ -1,4 +1,5 @@
 #include "base/file.hpp"
+#include "proxy/asks.hpp"
 #include "proxy/proxy_fixture.hpp"
 #include "support/catch.hpp"
 
@@ -7,33 +8,6 @@
 #include <sys/socket.h>
 
 namespace pinfold::test {
-
-namespace {
-
-constexpr const char* message =
-    R"({"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m"}}})";
-
-std::string post(std::string_view path, std::string_view body, std::string_view more = {}) {
-    return fmt::format(
-        "POST {} HTTP/1.1\r\nHost: cage\r\nContent-Type: application/json\r\n{}Content-Length: {}\r\n\r\n{}",
-        path, more, body.size(), body);
-}
-
-std::string get(std::string_view path) {
-    return fmt::format("GET {} HTTP/1.1\r\nHost: cage\r\n\r\n", path);
-}
-
-std::string status_line(const std::string& answer) {
-    return answer.substr(0, answer.find("\r\n"));
-}
-
-std::size_t count_of(const std::string& text, std::string_view part) {
-    std::size_t count = 0;
-    for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++count;
-    return count;
-}
-
-} // namespace
 
 TEST_CASE("a cage's question arrives once, at the machine it named, with what its own agent says of it") {
     proxy_fixture proxy;
