@@ -107,10 +107,9 @@ outcome race_connect(arguments given) {
     endpoint shared = a;
     std::atomic<bool> stop = false;
     std::thread flipper([&] {
-        while (!stop.load(std::memory_order_relaxed)) {
-            std::memcpy(&shared.address, &b.address, sizeof b.address);
-            std::atomic_signal_fence(std::memory_order_seq_cst);
-            std::memcpy(&shared.address, &a.address, sizeof a.address);
+        // One of them in each turn: an emulated CPU takes this thread away between two turns only, and either is to stay.
+        for (bool is_b = true; !stop.load(std::memory_order_relaxed); is_b = !is_b) {
+            std::memcpy(&shared.address, is_b ? &b.address : &a.address, sizeof a.address);
             std::atomic_signal_fence(std::memory_order_seq_cst);
         }
     });
