@@ -1,5 +1,5 @@
 """What the agent refuses or writes for a cage, as places in its sources that can be left out: in the proxy socket, in the
-model's gateway and in its API. Each is compiled without, linked in front of its library, into the cases that should notice
+model's gateway, in its API, and in what it gives a cage and takes off what that left. Each is compiled without, linked in front of its library, into the cases that should notice
 or into the agent that they start, and they are run.
 
 A place whose text is not found any more is an error, not a gap."""
@@ -15,6 +15,7 @@ PROXY, GATEWAY, API = "userspace/agent/proxy/", "userspace/agent/gateway/", "use
 ASK, SOCKET, UPSTREAMS = ("unit_tests", "cage_ask_test"), ("proxy_tests", "proxy_test"), ("unit_tests", "upstreams_test")
 REWRITE = ("unit_tests", "json_rewrite_test")
 WEB, HELD, FILES = ("sessions_tests", "web_test"), ("tasks_tests", "held_test"), ("tasks_tests", "files_test")
+GIT, REPORT = ("sessions_tests", "read_only_git_test"), ("sessions_tests", "report_test")
 STARTS_AGENT = ("sessions_tests",)  # the others hold the agent's parts themselves
 
 
@@ -116,6 +117,14 @@ RULES = (
          FILES),
     rule("API: a cage's file needs both words", API + "drop_api.cpp",
          "!takes_from(to.settings(), to.options().cage.has_value(), who)", "false", FILES),
+    rule("session: a git folder that is to be read-only", "userspace/agent/run_request.cpp",
+         "for (bind_spec& each : read_only_git(spec.project)) spec.binds.push_back(std::move(each));", "", GIT),
+    rule("session: settings and hooks that no cage makes", "userspace/agent/cages.cpp",
+         "if (request.read_only_git) complete_git_folder(request.directory);", "", GIT),
+    rule("report: set-user-ID bits are taken off", "userspace/agent/report/set_id_bits.cpp",
+         "change_mode(place, seen.st_mode & ~set_id) != 0", "false", REPORT),
+    rule("report: bits that were there before stay", "userspace/agent/report/set_id_bits.cpp",
+         "if (known_.contains({one.path, stamp_of(seen)})) return;", "", REPORT),
     rule("gateway: what of the provider may be used", GATEWAY + "upstreams.cpp",
          'if (std::ranges::find(known, path) == known.end() && !path.starts_with("/v1/models/"))', "if (false)", UPSTREAMS),
     rule("gateway: no way up in a path", GATEWAY + "upstreams.cpp", ' || path.find("/..") != std::string_view::npos', "",

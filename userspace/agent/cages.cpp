@@ -1,5 +1,6 @@
 #include "agent/cages.hpp"
 
+#include "agent/git_folder.hpp"
 #include "agent/relay_denial.hpp"
 #include "spec/validate.hpp"
 
@@ -90,6 +91,7 @@ task<std::shared_ptr<cage_record>> cages::run(run_request request) {
         }
         co_return record;
     }
+    if (request.read_only_git) complete_git_folder(request.directory);
     const cage_spec spec = make_spec(request, read_resolv_conf(settings_.resolv_conf));
     if (request.mode == run_mode::sealed) co_await verdict_.need(request.name);
     auto record = claim(request);

@@ -1,5 +1,6 @@
 #include "agent/run_request.hpp"
 
+#include "agent/git_folder.hpp"
 #include "spec/validate.hpp"
 
 #include <array>
@@ -90,6 +91,10 @@ cage_spec make_spec(const run_request& from, const resolver_settings& resolvers)
     spec.limits = from.limits;
     spec.command = make_command(from.command, from.mode, from.name, spec.project);
     spec.binds = from.binds;
+    if (from.read_only_git) {
+        for (bind_spec& each : read_only_git(spec.project)) spec.binds.push_back(std::move(each));
+        spec.command.environment.emplace_back(read_only_git_variable);
+    }
     spec.keep_files = from.keep_files;
     if (spec.mode == cage_mode::caged) spec.search_domains = resolvers.search;
     refuse(find_problem(spec));

@@ -38,6 +38,7 @@ struct run_request {
     limits_spec limits;
     command_request command;
     std::vector<bind_spec> binds; // of a session: its harness home and what else it is given
+    bool read_only_git = false;   // its project has a .git whose settings and hooks it cannot change
     bool keep_files = false;      // what it installs stays until the name is removed
 };
 

@@ -107,7 +107,8 @@ po::options_description run_description() {
         ("uncaged", po::bool_switch(), "no cage: as if you had started it")                           //
         ("name", po::value<std::string>()->value_name("NAME"), "what it is called (made up)")         //
         ("dir", po::value<std::string>()->value_name("DIR"), "the project (the current directory)")   //
-        ("image", po::value<std::string>()->value_name("IMAGE"), "what it starts from (host)");
+        ("image", po::value<std::string>()->value_name("IMAGE"), "what it starts from (host)")        //
+        ("read-only-git", po::bool_switch(), "it cannot change .git/config and .git/hooks");
     options.add(exec_description()).add(limit_description());
     return options;
 }
@@ -149,6 +150,10 @@ json run_request_of(const parsed_line& line, const owner& whose) {
     json request{{"mode", mode_of(line)}, {"argv", line.command}};
     if (line.has("name")) request["name"] = checked_name(line.text("name"));
     if (line.has("image")) request["image"] = line.text("image");
+    if (line.values["read-only-git"].as<bool>()) {
+        if (request["mode"] == "uncaged") throw usage_error("--read-only-git belongs to --caged or --sealed");
+        request["read_only_git"] = true;
+    }
     request["limits"] = limits_of(line);
     json environment = json::object();
     const std::string mode = request["mode"];

@@ -22,7 +22,8 @@ void add_cage_options(po::options_description& to) {
         "image", po::value<std::string>()->value_name("IMAGE"), "what its cage starts from")(
         "nix", po::bool_switch(), "caged: with the machine's nix")("github", po::bool_switch(),
                                                                    "caged: with your GitHub login")(
-        "shared", po::bool_switch(), "caged: with the folder that such sessions share");
+        "shared", po::bool_switch(), "caged: with the folder that such sessions share")(
+        "read-only-git", po::bool_switch(), "it cannot change .git/config and .git/hooks");
 }
 
 bool is_on(const parsed_line& line, const char* option) {
@@ -36,6 +37,7 @@ json cage_of(const parsed_line& line) {
         for (const char* option : {"nix", "github", "shared"}) {
             if (is_on(line, option)) throw usage_error(fmt::format("--{} belongs to --caged", option));
         }
+        if (is_on(line, "read-only-git")) throw usage_error("--read-only-git belongs to --caged or --sealed");
         return nullptr;
     }
     json cage = json::object();
@@ -44,6 +46,7 @@ json cage_of(const parsed_line& line) {
     for (const char* option : {"nix", "github", "shared"}) {
         if (is_on(line, option)) cage[option] = true;
     }
+    if (is_on(line, "read-only-git")) cage["read_only_git"] = true;
     return cage;
 }
 

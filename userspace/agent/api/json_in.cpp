@@ -49,6 +49,12 @@ public:
             into = static_cast<T>(found);
         });
     }
+    void flag(const char* name, bool& into) {
+        key(name, [&](const json& value, const char*) {
+            if (!value.is_boolean()) return note(name, "must be true or false");
+            into = value.get<bool>();
+        });
+    }
     void note(const std::string& name, std::string what) {
         if (wrong_) return;
         std::string where = where_;
@@ -177,6 +183,7 @@ std::expected<run_request, problem> read_run_request(std::string_view text) {
     reader.text("mode", mode);
     reader.text("dir", directory);
     reader.text("image", request.image);
+    reader.flag("read_only_git", request.read_only_git);
     wanted_limits limits;
     reader.key("limits", [&](const json& value, const char*) {
         if (!value.is_null()) reader.note(read(value, limits));
@@ -190,6 +197,8 @@ std::expected<run_request, problem> read_run_request(std::string_view text) {
         request.mode = run_mode::uncaged;
     else
         reader.note("mode", "must be 'sealed', 'caged' or 'uncaged'");
+    if (mode == "uncaged" && request.read_only_git)
+        reader.note("read_only_git", "belongs to a cage, and mode is uncaged");
     if (auto wrong = reader.finish()) return std::unexpected(*wrong);
     if (auto wrong = missing_argv(request.command)) return std::unexpected(*wrong);
     if (directory.empty()) return std::unexpected(problem{"dir", "must be an absolute path"});

@@ -17,6 +17,7 @@ json cage_of(const session& one, const cage_options& cage, const session_world::
     if (cage.nix) shown["nix"] = true;
     if (cage.github) shown["github"] = true;
     if (cage.sealed) shown["sealed"] = true;
+    if (cage.read_only_git) shown["read_only_git"] = true;
     if (cage.shared) shown["shared"] = shared_folder_name(one.settings().meshes);
     if (!one.options().outbox.empty()) shown["outbox"] = one.options().outbox;
     if (!one.options().memory.empty()) shown["memory"] = one.options().memory;

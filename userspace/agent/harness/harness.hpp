@@ -80,6 +80,7 @@ struct start {
     std::string session, machine;
     std::string conversation; // to resume; empty = a new one
     bool skip_permissions = false;
+    bool read_only_git = false;
     std::vector<std::string> command; // of a `command` session
     std::string program;              // where the machine has it, links resolved
     std::string tools;                // the MCP server that is in its cage; empty = none

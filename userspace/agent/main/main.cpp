@@ -163,7 +163,8 @@ private:
     static task<> tell(remembering* self, std::shared_ptr<session> one) {
         try {
             const std::string text = report::event_text(
-                co_await self->reports_.look(one->row().id, one->row().directory));
+                co_await self->reports_.clear_and_look(one->row().id, one->row().directory));
+            if (one->is_gone()) co_return;
             std::string& last = self->told_[one->row().id];
             if (text != last && !text.empty()) one->record("report", "shrooms", text);
             last = text;

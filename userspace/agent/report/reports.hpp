@@ -1,7 +1,7 @@
 // What each session left in its project: a look now, against what was there before its first program ran in a cage.
 #pragma once
 
-#include "agent/report/scan.hpp"
+#include "agent/report/set_id_bits.hpp"
 #include "ring/task.hpp"
 #include "ring/uring.hpp"
 
@@ -17,8 +17,9 @@ struct finding {
     enum class state : std::uint8_t {
         is_new,
         changed,
-        there
-    } is = state::is_new; // there: it was, before the session
+        there,
+        taken_off
+    } is = state::is_new; // there: it was, before the session; taken_off: it is not any more, and this agent did it
 };
 
 struct look {
@@ -35,11 +36,18 @@ struct look {
 // JSON of what is new or changed, for an event; empty = nothing is.
 [[nodiscard]] std::string event_text(const look& from);
 
-[[nodiscard]] std::string to_text(const picture& from, const std::string& project, const std::string& time);
+struct taken_bits {
+    set_id_file file;
+    std::string time;
+};
 struct kept_picture {
     picture seen;
     std::string project, time;
+    std::vector<taken_bits> taken; // since then, the newest last
 };
+// What was taken off, and what could not be, put into what is there now.
+void add_taken(look& to, const std::vector<taken_bits>& taken);
+[[nodiscard]] std::string to_text(const kept_picture& from);
 [[nodiscard]] std::optional<kept_picture> picture_from(std::string_view text); // nothing = it is none
 
 } // namespace report
@@ -57,10 +65,16 @@ public:
     task<> remember(std::int64_t session, std::filesystem::path project);
     // Throws std::system_error where the project is not to be read.
     task<report::look> look(std::int64_t session, std::filesystem::path project);
+    // The same after a program of it has ended, and before that takes off the set-user-ID bits that it left.
+    task<report::look> clear_and_look(std::int64_t session, std::filesystem::path project);
     void forget(std::int64_t session) noexcept;
 
 private:
     task<report::picture> scan(std::filesystem::path project);
+    [[nodiscard]] std::optional<report::kept_picture> kept(std::int64_t session,
+                                                           const std::filesystem::path& project) const;
+    void keep_taken(std::int64_t session, const std::filesystem::path& project,
+                    const std::vector<report::taken_bits>& taken) const;
 
     uring& ring_;
     std::filesystem::path folder_;

@@ -31,17 +31,25 @@ std::string hash_of(std::string_view text) {
     return made;
 }
 
-// The kernel's own time of the last change: a program can set every other.
+bool has(const std::vector<std::string>& names, const char* name) {
+    return std::ranges::binary_search(names, name);
+}
+
+// A worktree's own folder says in which repository it is.
+bool is_worktrees_own(const std::string& path, std::string_view text) {
+    return path.find("worktrees/") != std::string::npos && (text == "../..\n" || text == "../..");
+}
+
+} // namespace
+
 std::string stamp_of(const struct stat& seen) {
     return fmt::format("{}-{}-{}.{}", seen.st_size, seen.st_ino,
                        static_cast<std::int64_t>(seen.st_ctim.tv_sec), seen.st_ctim.tv_nsec);
 }
 
-bool has(const std::vector<std::string>& names, const char* name) {
-    return std::ranges::binary_search(names, name);
+std::string mode_text(const struct stat& seen) {
+    return fmt::format("mode {:o}", seen.st_mode & 07777U);
 }
-
-} // namespace
 
 scan::scan(std::filesystem::path project, limits within)
     : project_(std::move(project)), within_(within), root_(open_directory(project_)) {
@@ -82,7 +90,7 @@ void scan::enter(unique_fd folder, std::string path, bool in_git, bool is_hooks)
     if (more) seen_.is_complete = false;
     // A repository without a working folder, too: git takes such a folder for one, wherever it lies.
     made.is_git = made.path.ends_with("/.git/") || made.path == ".git/" ||
-                  (has(made.names, "HEAD") && has(made.names, "objects"));
+                  (has(made.names, "HEAD") && (has(made.names, "objects") || has(made.names, "commondir")));
     made.in_git = made.in_git || made.is_git;
     levels_.push_back(std::move(made));
 }
@@ -141,8 +149,7 @@ void scan::look_at_link(const level& in, const std::string& name) {
 
 void scan::look_at_mode(const std::string& path, const unique_fd& place, const struct stat& seen) {
     if ((seen.st_mode & (S_ISUID | S_ISGID)) != 0)
-        add(path, "setuid", fmt::format("mode {:o}", seen.st_mode & 07777U), stamp_of(seen),
-            "who runs it becomes its owner or its group");
+        add(path, set_id_kind, mode_text(seen), stamp_of(seen), "who runs it becomes its owner or its group");
     const std::string own = fmt::format("/proc/self/fd/{}", place.get());
     if (::getxattr(own.c_str(), "security.capability", nullptr, 0) > 0)
         add(path, "capability", "", stamp_of(seen), "who runs it gets capabilities");
@@ -154,6 +161,7 @@ void scan::look_at_file(const level& in, const std::string& name, const unique_f
                         const struct stat& seen) {
     const std::string path = in.path + name;
     const bool is_git_file = in.is_hooks || (in.in_git && (name == "config" || name == "config.worktree" ||
+                                                           name == "commondir" || name == "git-rebase-todo" ||
                                                            path.ends_with("info/attributes")));
     const bool is_known = is_git_file || (!in.in_git && (name == ".git" || name == ".gitattributes" ||
                                                          name == ".gitmodules" || kind_of(path) != nullptr));
@@ -197,7 +205,17 @@ void scan::look_at_git_file(const level& in, const std::string& name, const std:
     const std::string path = in.path + name;
     if (in.is_hooks) return add(path, "git-hook", "", mark, "git runs it: " + plain_line(name));
     if (path.ends_with("info/attributes")) return read_attributes(path, text);
+    if (name == "git-rebase-todo") return read_todo(path, text, mark);
+    if (name == "commondir") {
+        if (!is_worktrees_own(path, text))
+            add(path, "git-folder", shown("commondir = " + text.substr(0, text.find('\n'))), mark,
+                "git takes settings and hooks from that folder, whatever stands in this one");
+        return;
+    }
     read_settings(path, text);
+    for (const git_setting& each : read_git_config(text))
+        if (each.key.starts_with("include") && each.key.ends_with(".path"))
+            read_included(each.value, in.path);
 }
 
 void scan::read_settings(const std::string& path, const std::string& text) {
@@ -205,6 +223,30 @@ void scan::read_settings(const std::string& path, const std::string& text) {
         if (const char* danger = git_danger(each))
             add(path, "git-setting", shown(each.key + " = " + each.value), hash_of(each.value), danger);
     }
+}
+
+// A file of the project that git's own settings name: what stands there is obeyed as they are.
+void scan::read_included(const std::string& path, const std::string& from) {
+    const std::string own = project_.native() + "/";
+    const bool is_own = path.starts_with(own);
+    if (path.empty() || (!is_own && (path.front() == '/' || path.front() == '~'))) return;
+    const std::string place =
+        std::filesystem::path(is_own ? path.substr(own.size()) : from + path).lexically_normal();
+    const unique_fd found = find_beneath(root_.get(), place);
+    const unique_fd file = found ? open_found(found) : unique_fd();
+    if (file) read_settings(place, read_at_most(file.get(), within_.read));
+}
+
+void scan::read_todo(const std::string& path, const std::string& text, const std::string& mark) {
+    std::vector<std::string> commands;
+    for (std::size_t at = 0; at < text.size();) {
+        const std::size_t end = std::min(text.find('\n', at), text.size());
+        const std::string line = text.substr(at, end - at);
+        if (line.starts_with("exec ") || line.starts_with("x ")) commands.push_back(line);
+        at = end + 1;
+    }
+    if (!commands.empty())
+        add(path, "git-todo", "", mark, "git rebase --continue runs these commands", std::move(commands));
 }
 
 void scan::read_attributes(const std::string& path, const std::string& text) {

@@ -28,6 +28,11 @@ struct item {
 
 // A program is worth telling of only where it was not there before, or was another.
 inline constexpr const char* program_kind = "program";
+inline constexpr const char* set_id_kind = "setuid";
+
+// The mark of a file by the kernel's own time of its last change: a program can set every other.
+[[nodiscard]] std::string stamp_of(const struct stat& seen);
+[[nodiscard]] std::string mode_text(const struct stat& seen); // "mode 4755"
 
 struct picture {
     std::vector<item> items;
@@ -61,6 +66,8 @@ private:
     void look_at_git_file(const level& in, const std::string& name, const std::string& text,
                           const std::string& mark);
     void read_settings(const std::string& path, const std::string& text);
+    void read_included(const std::string& path, const std::string& from);
+    void read_todo(const std::string& path, const std::string& text, const std::string& mark);
     void read_attributes(const std::string& path, const std::string& text);
     void add(const std::string& path, std::string kind, const std::string& what, const std::string& mark,
              std::string why, std::vector<std::string> details = {});

@@ -106,7 +106,8 @@ std::string caged(const std::optional<cage_options>& cage) {
     for (const auto& [key, given] : {std::pair{"nix", cage->nix},
                                      {"github", cage->github},
                                      {"shared", cage->shared},
-                                     {"sealed", cage->sealed}}) {
+                                     {"sealed", cage->sealed},
+                                     {"read_only_git", cage->read_only_git}}) {
         if (given) data[key] = true;
     }
     return dumped(data);

@@ -88,6 +88,7 @@ void read_cage(reader& from, std::optional<cage_options>& into) {
         inside.flag("nix", cage.nix);
         inside.flag("github", cage.github);
         inside.flag("shared", cage.shared);
+        inside.flag("read_only_git", cage.read_only_git);
         if (const auto& wrong = inside.wrong()) from.note(wrong->where.c_str(), wrong->what);
         if (cage.sealed) cage.nix = cage.github = cage.shared = false; // not offered there
         into = cage;
@@ -115,11 +116,8 @@ std::expected<Request, problem> read_with(std::string_view text, Read&& read) {
 }
 
 json cage_json(const cage_options& from) {
-    return {{"image", from.image},
-            {"sealed", from.sealed},
-            {"nix", from.nix},
-            {"github", from.github},
-            {"shared", from.shared}};
+    return {{"image", from.image},   {"sealed", from.sealed}, {"nix", from.nix},
+            {"github", from.github}, {"shared", from.shared}, {"read_only_git", from.read_only_git}};
 }
 
 std::string dumped(const json& from) {

@@ -24,11 +24,12 @@ private:
     int status_;
 };
 
-// Each of the three widens the cage; all are off where nothing is said.
+// Nix, GitHub and the shared folder widen the cage; all are off where nothing is said.
 struct cage_options {
     std::string image; // empty = the machine's
     bool sealed = false;
     bool nix = false, github = false, shared = false;
+    bool read_only_git = false; // narrows it
 
     bool operator==(const cage_options&) const = default;
 };

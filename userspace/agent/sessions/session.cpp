@@ -1,5 +1,6 @@
 #include "agent/sessions/session.hpp"
 
+#include "agent/git_folder.hpp"
 #include "agent/sessions/event_text.hpp"
 #include "agent/sessions/place.hpp"
 #include "agent/sessions/run.hpp"
@@ -262,6 +263,7 @@ void session::refuse_move(const std::optional<cage_options>& to) const {
     if (!world_.owned.keeper().connected())
         conflict("this machine has no pinfold-keeper to cage sessions with: " +
                  world_.owned.keeper().trouble());
+    if (to->read_only_git) std::ignore = read_only_git(row_.directory);
     if (!to->sealed) return;
     if (row_.harness == "pi")
         conflict("a sealed session runs Claude Code only: pi would need your model keys");

@@ -30,6 +30,7 @@ public:
     [[nodiscard]] const harness::kind& kind() const noexcept { return kind_; }
     [[nodiscard]] session_state state() const noexcept;
     [[nodiscard]] const std::map<std::string, harness::asks>& pending() const noexcept { return pending_; }
+    [[nodiscard]] bool is_gone() const noexcept { return gone_; } // it was deleted
     [[nodiscard]] bool runs() const noexcept { return run_ != nullptr; }
     // Why nothing can be kept at the moment; empty = it can.
     [[nodiscard]] const std::string& trouble() const noexcept { return trouble_; }
@@ -81,6 +82,7 @@ private:
 
     task<> start();
     task<> end(std::string reason);
+    void look_after(); // at what its program left
     void refuse_move(const std::optional<cage_options>& to) const;
     [[nodiscard]] run_request make_request() const;
     void give(run& to, const std::string& bytes, bool last = false);

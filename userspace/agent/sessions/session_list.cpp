@@ -1,5 +1,6 @@
 #include "agent/sessions/session_list.hpp"
 
+#include "agent/git_folder.hpp"
 #include "agent/sessions/event_text.hpp"
 #include "agent/sessions/place.hpp"
 #include "base/file.hpp"
@@ -97,6 +98,11 @@ void session_list::refuse(const create_request& from) const {
     if (!world_.owned.keeper().connected())
         refuse_with("this machine has no pinfold-keeper to cage sessions with: " +
                     world_.owned.keeper().trouble());
+    if (from.options.cage->read_only_git) {
+        if (!fs::is_directory(directory, error))
+            refuse_with(fmt::format("read_only_git: {} is not there yet, and has no .git", from.directory));
+        std::ignore = read_only_git(directory);
+    }
     if (!from.options.cage->sealed) return;
     if (from.harness == "pi")
         refuse_with("a sealed session runs Claude Code only: pi would need your model keys");

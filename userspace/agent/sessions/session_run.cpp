@@ -42,6 +42,7 @@ run_request session::make_request() const {
     how.skip_permissions = settings_.auto_approve && (mode != run_mode::uncaged || ::geteuid() != 0);
     if (row_.harness != "command") how.program = find_harness(with, row_.harness).native();
     if (mode != run_mode::uncaged && !with.mcp.empty()) how.tools = mcp_program;
+    how.read_only_git = options_.cage && options_.cage->read_only_git;
     if (row_.harness == "pi") how.more = with.pi_arguments;
     run_request request;
     request.name = row_.cage;
@@ -54,6 +55,7 @@ run_request session::make_request() const {
     request.command.environment = make_session_environment(with, what);
     if (mode != run_mode::uncaged && with.open_door) with.open_door(shared_from_this());
     request.binds = make_session_binds(with, what);
+    request.read_only_git = how.read_only_git;
     request.keep_files = mode != run_mode::uncaged;
     return request;
 }
@@ -317,10 +319,9 @@ task<> session::finish(run_pointer what) {
     pending_.clear();
     touch();
     used_ = now;
+    look_after(); // before anybody hears of the end: who deletes the session waits for that
     what->finished.set();
     changed.pulse();
-    if (!gone_ && world_.with.watch != nullptr && mode_of(options_) != run_mode::uncaged)
-        world_.with.watch->after_run(shared_from_this());
     if (!gone_ && !world_.stopping.is_set() && not_before_ <= now)
         world_.group.spawn(&session::go_on, shared_from_this());
 }
@@ -342,8 +343,14 @@ task<> session::look() {
     }
 }
 
+void session::look_after() {
+    if (!gone_ && world_.with.watch != nullptr && mode_of(options_) != run_mode::uncaged)
+        world_.with.watch->after_run(shared_from_this());
+}
+
 void session::resume_after_crash() {
     if (row_.running) {
+        look_after();
         draft made = begin();
         made.note("stopped", "", event_data::stopped("its agent ended, and with it its program"));
         made.change.session.running = false;
