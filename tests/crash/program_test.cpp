@@ -104,5 +104,23 @@ TEST_CASE("B31 the keeper's own program is neither written over nor read while p
     CHECK(std::holds_alternative<wire::ok>(link.ask(wire::remove_cage{"heron"}).body));
 }
 
+TEST_CASE("a second keeper for one run directory is refused, and the first one goes on") {
+    keeper_home home;
+    process first = home.start();
+    try {
+        process second = home.start(); // asks at the socket, where the first one may answer
+        REQUIRE(second.reap_within(std::chrono::seconds(5)));
+    } catch (const std::runtime_error&) { // it had ended before it was asked
+    }
+    CHECK_THAT(home.log(), Catch::Matchers::ContainsSubstring(
+                               fmt::format("another keeper (process {}) runs on", first.pid())));
+    keeper_link link(home.socket());
+    CHECK(std::holds_alternative<wire::facts>(link.ask(wire::facts_request{}).body));
+    // Dead it holds nothing any more.
+    REQUIRE(first.signal(SIGKILL));
+    REQUIRE(first.reap_within(std::chrono::seconds(5)));
+    CHECK_NOTHROW(first = home.start());
+}
+
 } // namespace
 } // namespace pinfold::test

@@ -11,13 +11,11 @@
 #include <fcntl.h>
 #include <spdlog/spdlog.h>
 #include <sys/epoll.h>
-#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <thread>
 
 namespace pinfold {
 
@@ -31,12 +29,15 @@ unique_fd lock_run_dir(const std::filesystem::path& run_dir) {
     check(::fchmod(folder.get(), 0755), "open {} to the agents", run_dir.native()); // past the umask
     unique_fd lock(check(::openat(folder.get(), "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600),
                          "open the lock of {}", run_dir.native()));
-    // A child that was just being cloned when the last keeper was killed holds a copy for a moment.
-    for (int tries = 0; ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0; ++tries) {
-        if (tries == 40) fail("another keeper runs on {}: stop it first", run_dir.native());
-        std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    }
-    return lock;
+    // A lock of the process, not of the open file: a child that was just being cloned when the last keeper was killed has a
+    // copy of the descriptor, and may wait long for its turn to close it.
+    struct flock whole{};
+    whole.l_type = F_WRLCK;
+    whole.l_whence = SEEK_SET;
+    if (::fcntl(lock.get(), F_SETLK, &whole) == 0) return lock;
+    if (errno != EAGAIN && errno != EACCES) fail_errno(errno, "lock {}", run_dir.native());
+    check(::fcntl(lock.get(), F_GETLK, &whole), "ask who holds the lock of {}", run_dir.native());
+    fail("another keeper (process {}) runs on {}: stop it first", whole.l_pid, run_dir.native());
 }
 
 unique_fd listen_on(const std::filesystem::path& path, unsigned mode) {
